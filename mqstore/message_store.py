@@ -732,6 +732,10 @@ class MessageStore:
         self._check_writable()
         return self._administration.delete_unused_topics()
 
+    def unused_topics(self) -> list[str]:
+        """The topics whose queues `delete_unused_topics` would delete, by name."""
+        return self._administration.unused_topics()
+
     def delete_expired_queues(self) -> list[tuple[str, int]]:
         """Delete the queues of which no message is left (RocketMQ: cleanExpiredConsumerQueue).
 
@@ -739,6 +743,12 @@ class MessageStore:
         """
         self._check_writable()
         return self._administration.delete_expired_queues()
+
+    def expired_queues(self) -> list[tuple[str, int]]:
+        """Topic and id of what `delete_expired_queues` would delete, after `delete_expired_files`."""
+        files = self.expired_files()
+        segment_bytes = self.config.mapped_file_size_commit_log
+        return self._administration.expired_queues(self.min_offset + len(files) * segment_bytes)
 
     # -- the store as a whole -------------------------------------------------------------------------
 

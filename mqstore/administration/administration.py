@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from mqstore.metadata.pull_permission import refuse_queue
 from mqstore.persistence import Persistence
 from mqstore.settings.directory_settings_file import DirectorySettingsFile
 from mqstore.store.errors import QueueIllegal, SubscriptionGroupNotExist, TopicIllegal, TopicNotExist
@@ -116,9 +117,10 @@ class Administration:
     def delete_unused_topics(self) -> list[DeletedTopic]:
         """Delete the queues of topics that have no settings, system topics excepted."""
         with self._lock:
-            return [self._delete_topic(topic) for topic in self._unused_topics()]
+            return [self._delete_topic(topic) for topic in self.unused_topics()]
 
-    def _unused_topics(self) -> list[str]:
+    def unused_topics(self) -> list[str]:
+        """The topics that have queues and no settings, by name."""
         topics = sorted({topic for topic, _ in self._known_queues()})
         return [each for each in topics if each not in self._parts.topics and not is_system_topic(each)]
 
@@ -131,7 +133,7 @@ class Administration:
         leaves them, and the groups miss what comes. Queues of system topics stay.
         """
         with self._lock:
-            expired = self._expired_queues()
+            expired = self.expired_queues(self._parts.commit_log.min_offset)
             if expired:
                 # First: at 0 a group misses nothing, in the old queue or in the new one.
                 self._move_to_start(expired)
@@ -140,27 +142,29 @@ class Administration:
                 self._persistence.flush_derived()
             return expired
 
-    def _expired_queues(self) -> list[tuple[str, int]]:
+    def expired_queues(self, min_physical_offset: int) -> list[tuple[str, int]]:
+        """The queues that would go if the log began at an offset."""
         candidates = [queue for queue in self._known_queues() if not is_system_topic(queue[0])]
-        return [queue for queue in candidates if self._is_expired(*queue)]
+        return [queue for queue in candidates if self._is_expired(*queue, min_physical_offset)]
 
     def _move_to_start(self, queues: list[tuple[str, int]]) -> None:
         for row in list(self._parts.consumer_offsets):
             if (row.topic, row.queue_id) in queues:
                 self._parts.consumer_offsets.move(row._replace(offset=0))
 
-    def _is_expired(self, topic: str, queue_id: int) -> bool:
-        """Whether every message that the queue ever had is gone from the log."""
+    def _is_expired(self, topic: str, queue_id: int, min_physical_offset: int) -> bool:
+        """Whether every message that the queue ever had is gone from a log that begins at an offset."""
         parts = self._parts
         queue = parts.consume_queues.find(topic, queue_id)
         if queue is None or not 0 < queue.max_offset == parts.commit_log.next_queue_offset(topic, queue_id):
             return False
-        return 0 <= queue.max_physical_offset <= parts.commit_log.min_offset
+        return 0 <= queue.max_physical_offset <= min_physical_offset
 
     def _delete_if_expired(self, queues: list[tuple[str, int]]) -> None:
         def delete(_: int) -> None:
             # Between two appends: what was put meanwhile is seen.
-            queues[:] = [queue for queue in queues if self._is_expired(*queue)]
+            min_offset = self._parts.commit_log.min_offset
+            queues[:] = [queue for queue in queues if self._is_expired(*queue, min_offset)]
             for queue in queues:
                 self._parts.consume_queues.delete_queue(*queue)
 
@@ -189,6 +193,8 @@ class Administration:
             raise TopicNotExist(topic)
         if self._parts.subscription_groups.get(group) is None:
             raise SubscriptionGroupNotExist(group)
+        if queue_id is not None:
+            refuse_queue(config, queue_id)
         queue_ids = range(config.read_queue_nums) if queue_id is None else [queue_id]
         if offset is not None:
             moved = {each: self._within(topic, each, offset) for each in queue_ids}

@@ -8,10 +8,10 @@ Threads: any; no lock is taken.
 
 from mqstore.metadata.subscription_groups import SubscriptionGroups
 from mqstore.metadata.topic_attributes import has_queues_of_brokers
-from mqstore.metadata.topics import TopicConfigs
+from mqstore.metadata.topics import TopicConfig, TopicConfigs
 from mqstore.store.errors import ConsumeNotEnabled, NoPermission, QueueIllegal, TopicNotSupported
 
-__all__ = ["refuse_pull", "refuse_without_queues"]
+__all__ = ["refuse_pull", "refuse_queue", "refuse_without_queues"]
 
 
 def refuse_pull(
@@ -33,8 +33,7 @@ def refuse_pull(
         return
     if not config.is_readable:
         raise NoPermission(topic, config.perm, "read")
-    if not 0 <= queue_id < config.read_queue_nums:
-        raise _no_queue_to_read(topic, queue_id, config.read_queue_nums)
+    refuse_queue(config, queue_id)
 
 
 def refuse_without_queues(topics: TopicConfigs, topic: str) -> None:
@@ -44,10 +43,13 @@ def refuse_without_queues(topics: TopicConfigs, topic: str) -> None:
         raise TopicNotSupported(topic, "queue.type", config.attributes["queue.type"])
 
 
-def _no_queue_to_read(topic: str, queue_id: int, queue_nums: int) -> QueueIllegal:
-    return QueueIllegal(
-        f"queue_id is {queue_id}, but topic {topic!r} has {queue_nums} queues to read: use one below it, or "
-        f"create the topic with more: store.topics.create({topic!r}, read_queue_nums=...)",
-        value=queue_id,
-        limit=queue_nums - 1,
-    )
+def refuse_queue(config: TopicConfig, queue_id: int) -> None:
+    """Raise QueueIllegal unless the queue is one of those to read."""
+    topic, queue_nums = config.topic_name, config.read_queue_nums
+    if not 0 <= queue_id < queue_nums:
+        raise QueueIllegal(
+            f"queue_id is {queue_id}, but topic {topic!r} has {queue_nums} queues to read: use one below it, "
+            f"or create the topic with more: store.topics.create({topic!r}, read_queue_nums=...)",
+            value=queue_id,
+            limit=queue_nums - 1,
+        )

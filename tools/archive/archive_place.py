@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store_layout import user_path
-from mqstore.tools.archive.archive_errors import PyarrowMissing
+from mqstore.tools.archive.archive_errors import ArchiveRefused, PyarrowMissing
 from mqstore.tools.archive.archive_file_system import file_system_of, shown_address
 from mqstore.tools.archive.unfinished_object import UnfinishedFile, UnfinishedObject
 
@@ -60,6 +60,8 @@ class ArchivePlace:
                 raise
             raise PyarrowMissing from None
         text = str(url)
+        if not text.isascii() and text != text.encode(errors="replace").decode():
+            raise ArchiveRefused(f"{text!r} is not UTF-8, which pyarrow needs: name another place", value=url)
         self.shown = shown_address(text)
         if file_system is not None:
             self._files, self._root = file_system, text

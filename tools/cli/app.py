@@ -36,8 +36,10 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in _PACKAGES:
             raise
-        sys.stderr.write(f"mqstore: the command line needs {error.name}: pip install click rich\n")
-        sys.exit(1)
+        sys.exit(f"mqstore: the command line needs {error.name}: pip install click rich")
+    except OSError as error:
+        # What ends a command is told by the table; this is a page of help that cannot be written.
+        sys.exit(f"mqstore: {error}")
 
 
 def _open_closed_streams() -> None:

@@ -75,6 +75,8 @@ _ALIASES: Final = {
     "updateSubGroup": "groups update",
 }
 
+_IS_JSON_WORD: Final = "mqstore.is-json-word"
+
 
 class _CommandTable(Group):
     """Finds a command, runs it, and turns its errors into exit codes."""
@@ -97,15 +99,29 @@ class _CommandTable(Group):
         two_words = " ".join(args[:2])
         if len(args) > 1 and two_words in _SHOWN:
             return two_words, self.get_command(ctx, two_words), args[2:]
+        name = args[0]
+        is_known = name in _SHOWN or name in _ALIASES
+        if not is_known and not name.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"there is no command {name!r}{_hint(name)}")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """Single words: what a shell completes is one."""
         return [item for item in super().shell_complete(ctx, incomplete) if " " not in item.value]
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # The words of a command that cannot be parsed are asked for --json, too.
+        ctx.meta[_IS_JSON_WORD] = "--json" in args
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            if not ctx.meta[_IS_JSON_WORD]:
+                raise
+            Output(is_json=True).error(click.UsageError(error.format_message()), ExitCode.USAGE)
+            raise click.exceptions.Exit(ExitCode.USAGE) from error
         except (StoreError, ToolProblem, OSError) as error:
             if isinstance(error, BrokenPipeError):
                 raise
@@ -114,6 +130,14 @@ class _CommandTable(Group):
             raise click.exceptions.Exit(code) from error
         except KeyboardInterrupt as error:
             raise click.exceptions.Exit(ExitCode.INTERRUPTED) from error
+
+
+def _hint(name: str) -> str:
+    """Click's own looks among commands that are imported only."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, (*_SHOWN, *_ALIASES), n=1)
+    return f": did you mean {near[0]!r}?" if near else ""
 
 
 def _show_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:

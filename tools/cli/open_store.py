@@ -7,8 +7,8 @@ Commands that only read take no lock and work beside a live writer.
 """
 
 import dataclasses
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.tools.cli.output import Output
 from mqstore.tools.cli.progress import Work, WorkBoard, progress
 
-__all__ = ["open_for_reading", "open_for_writing", "read_settings", "settings_of"]
+__all__ = ["open_for_reading", "open_for_writing", "read_settings", "settings_of", "way_out_of_lock"]
 
 # Shorter recoveries end before a progress bar could be read.
 _WORTH_SHOWING_BYTES = 64 << 20
@@ -53,11 +53,17 @@ def open_for_writing(
     if not deletes_expired and "file_reserved_time" not in given:
         given = _KEPT_FOR_EVER | given
     config = _config(path, given)
-    try:
+    with way_out_of_lock():
         return _opened(path, config, output)
+
+
+@contextmanager
+def way_out_of_lock(way_out: str = _WAY_OUT) -> Iterator[None]:
+    """What a StoreLocked advises: whoever types a command cannot open with read_only=True."""
+    try:
+        yield
     except StoreLocked as error:
-        # Whoever types a command cannot open with read_only=True.
-        raise StoreLocked(error.path, error.holder_pid, is_own=error.is_own, way_out=_WAY_OUT) from error
+        raise StoreLocked(error.path, error.holder_pid, is_own=error.is_own, way_out=way_out) from error
 
 
 def _opened(path: Path, config: StoreConfig, output: Output | None) -> MessageStore:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from mqstore.tools.cli.command import Argument
 from mqstore.tools.cli.parameter_types import EXISTING_FILE, SHELL_PATH
@@ -15,6 +16,7 @@ __all__ = [
     "is_json_asked",
     "json_option",
     "raw_option",
+    "refuse_given",
     "setting_option",
     "store_argument",
     "tags_option",
@@ -48,6 +50,17 @@ def _remember(context: click.Context, _: click.Parameter, is_json: bool) -> bool
 def is_json_asked(context: click.Context) -> bool:
     """Whether the command that runs under `context` was given --json."""
     return bool(context.find_root().meta.get(_JSON_ASKED, False))
+
+
+def refuse_given(reason: str, *names: str) -> None:
+    """Raise BadParameter if one of these options was given: it would be passed over.
+
+    names: of the parameters, as the function of the command has them.
+    """
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.BadParameter(f"--{name.replace('_', '-')} {reason}")
 
 
 store_argument = click.argument(

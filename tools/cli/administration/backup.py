@@ -12,13 +12,15 @@ from pathlib import Path
 import click
 
 from mqstore.tools.cli.command import Argument, Command
-from mqstore.tools.cli.open_store import open_for_reading
+from mqstore.tools.cli.open_store import open_for_reading, way_out_of_lock
 from mqstore.tools.cli.options import json_option, store_argument
 from mqstore.tools.cli.output import Output, Row
 from mqstore.tools.cli.parameter_types import SHELL_PATH
 from mqstore.tools.cli.progress import progress, scan_progress
 
 __all__ = ["backup"]
+
+_ANOTHER_PLACE = "another backup to this place is under way: wait for it, or name another directory"
 
 
 class BackupRow(Row):
@@ -46,7 +48,7 @@ def backup(store: Path, target: Path, json: bool) -> None:
     Example: mqstore backup data data-of-monday
     """
     output = Output(is_json=json)
-    with open_for_reading(store) as opened, progress(output) as board:
+    with open_for_reading(store) as opened, way_out_of_lock(_ANOTHER_PLACE), progress(output) as board:
         report = opened.backup(target, on_progress=scan_progress(board, "backup"))
     row = BackupRow(
         path=str(report.path),

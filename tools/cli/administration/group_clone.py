@@ -13,7 +13,7 @@ import click
 
 from mqstore.message_store import MessageStore
 from mqstore.tools.cli.administration.applying import apply_option, end_of, open_to_apply
-from mqstore.tools.cli.administration.offsets import MOVED_COLUMNS, MovedRow
+from mqstore.tools.cli.administration.offsets import MOVED_COLUMNS, MovedRow, target_offset
 from mqstore.tools.cli.command import Argument, Command
 from mqstore.tools.cli.exit_codes import ToolProblem
 from mqstore.tools.cli.options import json_option, store_argument
@@ -51,16 +51,18 @@ def clone(store: Path, source: str, target: str, topic: str, apply: bool, json: 
 
 
 def _rows(store: MessageStore, source: str, target: str, topic: str, *, is_applied: bool) -> list[MovedRow]:
-    """Queue by queue; an offset whose message has expired becomes that of the first one there is."""
+    """Of each queue that the topic has; where the message has expired, the first one that is there."""
+    config = store.topics.get(topic)
+    queue_nums = config.read_queue_nums if config is not None else 0
     return [
         MovedRow(
             group=target,
             topic=topic,
             queue_id=row.queue_id,
             before=store.consumer_offsets.query(target, topic, row.queue_id),
-            after=max(row.offset, store.get_min_offset_in_queue(topic, row.queue_id)),
+            after=target_offset(store, topic, row.queue_id, row.offset, None),
             is_applied=is_applied,
         )
         for row in store.consumer_offsets
-        if (row.group, row.topic) == (source, topic)
+        if (row.group, row.topic) == (source, topic) and row.queue_id < queue_nums
     ]

@@ -21,7 +21,7 @@ from mqstore.tools.cli.administration.applying import apply_option, end_of, open
 from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.exit_codes import ExitCode
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import json_option, store_argument
+from mqstore.tools.cli.options import json_option, refuse_given, store_argument
 from mqstore.tools.cli.output import Column, Output, Row
 from mqstore.tools.cli.times import duration_text
 
@@ -93,6 +93,7 @@ def groups(store: Path, delete: str | None, clean_offset: bool, apply: bool, jso
     """
     output = Output(is_json=json)
     if delete is None:
+        refuse_given("goes with --delete", "clean_offset", "apply")
         show_groups(output, store)
     else:
         delete_group(output, store, delete, clean_offset=clean_offset, apply=apply)

@@ -14,15 +14,16 @@ import click
 
 from mqstore.message_store import MessageStore
 from mqstore.metadata.consumer_offsets import ConsumerOffset
-from mqstore.store.errors import SubscriptionGroupNotExist, TopicNotExist
+from mqstore.metadata.pull_permission import refuse_queue
 from mqstore.tools.cli.administration.applying import apply_option, end_of, open_to_apply
 from mqstore.tools.cli.command import Command
+from mqstore.tools.cli.exit_codes import ToolProblem
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import json_option, store_argument
+from mqstore.tools.cli.options import json_option, refuse_given, store_argument
 from mqstore.tools.cli.output import Column, Output, Row
 from mqstore.tools.cli.times import parse_time_ms
 
-__all__ = ["MOVED_COLUMNS", "MovedRow", "move_offsets", "offsets", "show_offsets"]
+__all__ = ["MOVED_COLUMNS", "MovedRow", "move_offsets", "offsets", "show_offsets", "target_offset"]
 
 
 class OffsetRow(Row):
@@ -97,6 +98,7 @@ def offsets(
     if sum((to is not None, to_time is not None, delete)) > 1:
         raise click.BadParameter("give one of --to, --to-time and --delete")
     if to is None and to_time is None and not delete:
+        refuse_given("goes with --to, --to-time or --delete", "apply")
         show_offsets(output, store, group, topic, queue)
         return
     if group is None or (topic is None and not delete):
@@ -195,12 +197,14 @@ def _moved(
     with open_to_apply(path, output, apply=apply) as store:
         config = store.topics.get(topic)
         if config is None:
-            raise TopicNotExist(topic)
+            raise ToolProblem(f"there is no topic {topic}: mqstore topics create {path} {topic} creates it")
         if group not in store.subscription_groups:
-            raise SubscriptionGroupNotExist(group)
+            raise ToolProblem(f"there is no group {group}: mqstore groups create {path} {group} creates it")
+        if queue is not None:
+            refuse_queue(config, queue)
         rows = []
         for queue_id in range(config.read_queue_nums) if queue is None else [queue]:
-            after = _target(store, topic, queue_id, place, time_ms)
+            after = target_offset(store, topic, queue_id, place, time_ms)
             before = store.consumer_offsets.query(group, topic, queue_id)
             if apply:
                 store.reset_offset(group, topic, queue_id, offset=after)
@@ -227,7 +231,7 @@ def _time_ms(text: str | None) -> int | None:
         raise click.BadParameter(f"--to-time {text}: {error}") from error
 
 
-def _target(
+def target_offset(
     store: MessageStore, topic: str, queue_id: int, place: int | str | None, time_ms: int | None
 ) -> int:
     """The offset in this queue; a number is clamped to the offsets that the queue has."""

@@ -60,18 +60,19 @@ def retain(
     output = Output(is_json=json)
     settings = (f"file_reserved_time={StoreConfig().file_reserved_time if hours is None else hours}",)
     with open_to_apply(store, output, apply=apply, settings=settings) as opened:
-        row = _applied(opened, queues=queues, unused_topics=unused_topics) if apply else _shown(opened)
+        look = _applied if apply else _shown
+        row = look(opened, queues=queues, unused_topics=unused_topics)
     if output.is_json:
         output.facts(row)
     else:
         _tell(output, row)
-    end_of(output, apply=apply, is_needed=bool(row.segments) or queues or unused_topics)
+    end_of(output, apply=apply, is_needed=bool(row.segments or row.queues or row.unused_topics))
 
 
 def _applied(store: MessageStore, *, queues: bool, unused_topics: bool) -> RetainRow:
     before = store.min_offset
     segments = store.delete_expired_files()
-    expired = [f"{topic}/{queue_id}" for topic, queue_id in store.delete_expired_queues()] if queues else None
+    expired = _names(store.delete_expired_queues()) if queues else None
     unused = [each.topic for each in store.delete_unused_topics()] if unused_topics else None
     return RetainRow(
         is_applied=True,
@@ -83,8 +84,7 @@ def _applied(store: MessageStore, *, queues: bool, unused_topics: bool) -> Retai
     )
 
 
-def _shown(store: MessageStore) -> RetainRow:
-    """What would be deleted of the log; the queues follow."""
+def _shown(store: MessageStore, *, queues: bool, unused_topics: bool) -> RetainRow:
     files = store.expired_files()
     end = store.min_offset + len(files) * store.config.mapped_file_size_commit_log
     return RetainRow(
@@ -92,9 +92,13 @@ def _shown(store: MessageStore) -> RetainRow:
         segments=len(files),
         bytes=end - store.min_offset,
         min_offset=end,
-        queues=None,
-        unused_topics=None,
+        queues=_names(store.expired_queues()) if queues else None,
+        unused_topics=store.unused_topics() if unused_topics else None,
     )
+
+
+def _names(queues: list[tuple[str, int]]) -> list[str]:
+    return [f"{topic}/{queue_id}" for topic, queue_id in queues]
 
 
 def _tell(output: Output, row: RetainRow) -> None:
@@ -104,4 +108,4 @@ def _tell(output: Output, row: RetainRow) -> None:
     )
     for name, what in (("queues", row.queues), ("topics without settings", row.unused_topics)):
         if what is not None:
-            output.text(f"{name}: {', '.join(what) or 'none'}")
+            output.text(f"{done} {name}: {', '.join(what) or 'none'}")

@@ -22,7 +22,7 @@ from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.exit_codes import ExitCode
 from mqstore.tools.cli.messages.queue_reader import READER_GROUP
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import json_option, store_argument
+from mqstore.tools.cli.options import json_option, refuse_given, store_argument
 from mqstore.tools.cli.output import Column, Output, Row
 from mqstore.tools.cli.times import local_time
 
@@ -96,8 +96,10 @@ def topics(store: Path, queues: bool, delete: str | None, apply: bool, json: boo
     """
     output = Output(is_json=json)
     if delete is not None:
+        refuse_given("lists, and --delete does not", "queues")
         _delete(store, output, delete, apply=apply)
         return
+    refuse_given("goes with --delete", "apply")
     with open_for_reading(store) as opened:
         if queues:
             output.listing(queue_rows(opened), _QUEUE_COLUMNS)

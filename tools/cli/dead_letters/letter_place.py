@@ -14,11 +14,10 @@ import click
 from mqstore.client.dead_letters.dead_letters import DeadLetters
 from mqstore.client.remote.remote_broker import RemoteBroker
 from mqstore.message_store import MessageStore
-from mqstore.store.errors import StoreLocked
 from mqstore.tools.cli.administration.applying import open_to_apply
 from mqstore.tools.cli.command import Argument, Command
 from mqstore.tools.cli.dead_letters.server_place import ServerPlace
-from mqstore.tools.cli.open_store import open_for_reading
+from mqstore.tools.cli.open_store import open_for_reading, way_out_of_lock
 from mqstore.tools.cli.output import Output
 from mqstore.tools.cli.parameter_types import SHELL_PATH
 
@@ -68,12 +67,8 @@ def open_letters(
         raise click.BadParameter("say where: STORE, or --server HOST:PORT")
     if output is None:
         return open_for_reading(store)
-    try:
+    with way_out_of_lock(_ASK_THE_SERVER):
         return open_to_apply(store, output, apply=apply)
-    except StoreLocked as error:
-        raise StoreLocked(
-            error.path, error.holder_pid, is_own=error.is_own, way_out=_ASK_THE_SERVER
-        ) from error
 
 
 def none_found(letters: DeadLetters) -> str:

@@ -13,7 +13,7 @@ import click
 
 from mqstore.repair.rebuild import rebuild as rebuild_store
 from mqstore.tools.cli.command import Argument, Command
-from mqstore.tools.cli.open_store import settings_of
+from mqstore.tools.cli.open_store import settings_of, way_out_of_lock
 from mqstore.tools.cli.options import config_option, json_option, setting_option, store_argument
 from mqstore.tools.cli.output import Output, Row
 from mqstore.tools.cli.parameter_types import MemberOf
@@ -54,7 +54,7 @@ def rebuild(what: Derived, store: Path, config: Path | None, setting: tuple[str,
     Example: mqstore rebuild queues data
     """
     output = Output(is_json=json)
-    with progress(output) as board:
+    with way_out_of_lock(), progress(output) as board:
         stats = rebuild_store(
             store,
             settings_of(store, config, setting),

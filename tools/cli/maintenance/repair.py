@@ -19,7 +19,7 @@ from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.exit_codes import ExitCode
 from mqstore.tools.cli.maintenance.findings_table import finding_rows, show_findings
 from mqstore.tools.cli.maintenance.verify import workers_option
-from mqstore.tools.cli.open_store import settings_of
+from mqstore.tools.cli.open_store import settings_of, way_out_of_lock
 from mqstore.tools.cli.options import config_option, json_option, setting_option, store_argument
 from mqstore.tools.cli.output import Column, Output, Row
 from mqstore.tools.cli.parameter_types import SHELL_PATH
@@ -94,7 +94,7 @@ def repair(
         # The dry run says it, too, and before the scan.
         check_target(store, into, OsFileSystem())
     saved: Path | None = None
-    with progress(output) as board:
+    with way_out_of_lock(), progress(output) as board:
         on_scan = scan_progress(board, "verify")
         if not apply:
             plan = plan_repair(store, settings, workers=workers, on_progress=on_scan)

@@ -14,12 +14,15 @@ from mqstore.tools.archive import restore as restore_archive
 from mqstore.tools.cli.command import Argument, Command
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.interruption import interruptible
+from mqstore.tools.cli.open_store import way_out_of_lock
 from mqstore.tools.cli.options import json_option, url_argument
 from mqstore.tools.cli.output import Output, Row
 from mqstore.tools.cli.parameter_types import SHELL_PATH
 from mqstore.tools.cli.progress import progress, scan_progress
 
 __all__ = ["restore"]
+
+_ANOTHER_PLACE = "another restore to this place is under way: wait for it, or name another directory"
 
 
 class RestoreRow(Row):
@@ -58,7 +61,7 @@ def restore(url: str, directory: Path, begin_offset: int, json: bool) -> None:
     Example: mqstore restore s3://backups/orders data
     """
     output = Output(is_json=json)
-    with progress(output) as board, interruptible() as interruption:
+    with way_out_of_lock(_ANOTHER_PLACE), progress(output) as board, interruptible() as interruption:
         show = scan_progress(board, "restore")
 
         def on_progress(done_bytes: int, total_bytes: int) -> None:

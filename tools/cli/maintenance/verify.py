@@ -14,7 +14,7 @@ from mqstore.store.errors import StoreError, StoreLocked
 from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.maintenance.findings_table import finding_rows, show_findings
-from mqstore.tools.cli.open_store import settings_of
+from mqstore.tools.cli.open_store import settings_of, way_out_of_lock
 from mqstore.tools.cli.options import config_option, json_option, setting_option, store_argument
 from mqstore.tools.cli.output import Output, Row
 from mqstore.tools.cli.progress import progress, scan_progress
@@ -26,6 +26,8 @@ __all__ = ["could_not_check", "verify", "workers_option"]
 workers_option = click.option(
     "--workers", type=click.IntRange(min=1), help="Segments looked at at a time; default: processors."
 )
+
+_CHECK_BESIDE_IT = "give --live, which checks beside a writer, or stop that writer"
 
 
 class VerifyRow(Row):
@@ -66,7 +68,7 @@ def verify(
     output = Output(is_json=json)
     settings = settings_of(store, config, setting)
     try:
-        with progress(output) as board:
+        with way_out_of_lock(_CHECK_BESIDE_IT), progress(output) as board:
             report = verify_store(
                 store, settings, workers=workers, live=live, on_progress=scan_progress(board, "verify")
             )

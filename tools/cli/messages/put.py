@@ -13,14 +13,19 @@ from pathlib import Path
 
 import click
 
+from mqstore.message_store import MessageStore
+from mqstore.store.config import StoreConfig
+from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.record.properties_format import DELAY, KEYS, TAGS
 from mqstore.tools.cli.command import Argument, Command
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
-from mqstore.tools.cli.open_store import open_for_writing
+from mqstore.tools.cli.open_store import open_for_writing, settings_of
 from mqstore.tools.cli.options import (
     config_option,
     json_option,
+    refuse_given,
     setting_option,
     store_argument,
     topic_argument,
@@ -52,9 +57,12 @@ class PutRow(Row):
 )
 @click.option("--tag", help="The tag that consumers filter by.")
 @click.option("--key", multiple=True, help="A key for `query`. Repeatable.")
-@click.option("--queue", type=int, default=0, help="Queue of the topic, from 0.")
+@click.option("--queue", type=click.IntRange(min=0), default=0, help="Queue of the topic, from 0.")
 @click.option(
-    "--delay-level", type=int, default=0, help="Deliver later: 1 is 1 s, 3 is 10 s, 18 is 2 h by default."
+    "--delay-level",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Deliver later: 1 is 1 s, 3 is 10 s, 18 is 2 h by default.",
 )
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property. Repeatable.")
 @config_option
@@ -77,6 +85,10 @@ def put(
 
     Example: mqstore put data orders '{"id": 1}' --tag created --key o-1
     """
+    pairs = _pairs(properties)
+    for name, option in ((TAGS, "tag"), (KEYS, "key"), (DELAY, "delay_level")):
+        if name in pairs:
+            refuse_given(f"and --property {name}=... say the same: give one of them", option)
     message = Message(
         topic,
         sys.stdin.buffer.read() if body == "-" else os.fsencode(body),
@@ -84,13 +96,21 @@ def put(
         keys=key,
         queue_id=queue,
         delay_level=delay_level,
-        properties=_pairs(properties),
+        properties=pairs,
     )
     output = Output(is_json=json)
+    if not store.exists():
+        _check(message, store, settings_of(store, config, setting))
     with open_for_writing(store, config, setting, output=output) as opened:
         result = opened.put_message(message)
         opened.flush()
     _show(output, result)
+
+
+def _check(message: Message, path: Path, config: StoreConfig) -> None:
+    """Raise what a put into a new store would raise: a message that is refused leaves no directory."""
+    with MessageStore.open(path, config, file_system=MemoryFileSystem(), start=False) as trial:
+        trial.check_message(message)
 
 
 def _pairs(properties: Sequence[str]) -> dict[str, str]:

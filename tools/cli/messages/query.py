@@ -20,7 +20,7 @@ from mqstore.tools.cli.command import Argument, Command
 from mqstore.tools.cli.exit_codes import ExitCode
 from mqstore.tools.cli.messages.message_row import FOUND_COLUMNS, message_row
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import json_option, raw_option, store_argument
+from mqstore.tools.cli.options import json_option, raw_option, refuse_given, store_argument
 from mqstore.tools.cli.output import Output
 from mqstore.tools.cli.parameter_types import AMOUNT
 from mqstore.tools.cli.times import parse_time_ms
@@ -61,6 +61,8 @@ def query(
         raise click.BadParameter("give one of --key, --id and --offset")
     if (key is None) != (topic is None):
         raise click.BadParameter("--key needs a TOPIC, and --id and --offset need none")
+    if key is None:
+        refuse_given("goes with --key: --id and --offset name one message", "begin", "end", "count")
     output = Output(is_json=json)
     with open_for_reading(store) as opened:
         if topic is not None and key is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from mqstore.tools.cli.command import Command
+from mqstore.tools.cli.open_store import way_out_of_lock
 from mqstore.tools.cli.options import json_option, store_argument
 from mqstore.tools.cli.output import Output, Row
 from mqstore.tools.cli.parameter_types import SHELL_PATH
@@ -59,9 +60,10 @@ def rebuild_queues(
 
     Example: mqstore spark rebuild-queues data --out data/consumequeue.new
     """
-    report = rebuild_queues_of(
-        store, out, master=master, settings=parse_settings(conf), max_partition_bytes=max_partition_bytes
-    )
+    with way_out_of_lock():
+        report = rebuild_queues_of(
+            store, out, master=master, settings=parse_settings(conf), max_partition_bytes=max_partition_bytes
+        )
     row = RebuiltRow(
         out=str(report.target),
         queues=len(report.queues),

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mqstore.message_store import MessageStore
@@ -124,12 +125,43 @@ def test_what_cannot_be_meant_is_refused(consumed: Path, options: tuple[str, ...
     assert run("offsets", consumed, *options, "--apply").exit_code == 2
 
 
-def test_offsets_of_who_is_not_there_are_not_moved(consumed: Path) -> None:
-    """Neither topic nor group is created."""
+@pytest.mark.parametrize("apply", [(), ("--apply",)])
+def test_offsets_of_who_is_not_there_are_not_moved(consumed: Path, apply: tuple[str, ...]) -> None:
+    """Neither topic nor group is created, and it is said what creates them."""
     for group, topic in (("nobody", "orders"), ("billing", "nothing")):
-        result = run("offsets", consumed, "--group", group, "--topic", topic, "--to", "end", "--apply")
-        assert result.exit_code == 1
+        result = run("offsets", consumed, "--group", group, "--topic", topic, "--to", "end", *apply)
+        assert (result.exit_code, f"create {consumed}" in result.stderr) == (1, True)
     assert "nothing" not in run("topics", consumed, "--json").stdout
+
+
+@pytest.mark.parametrize("apply", [(), ("--apply",)])
+def test_a_queue_that_the_topic_does_not_have_is_refused(consumed: Path, apply: tuple[str, ...]) -> None:
+    """A dry run promises nothing that --apply refuses."""
+    before = run("offsets", consumed).stdout
+    options = ("--group", "billing", "--topic", "orders", "--queue", 99)
+    for place in (("--to", "end"), ("--to", 7), ("--to-time", 0)):
+        result = run("offsets", consumed, *options, *place, *apply)
+        assert (result.exit_code, "queue_id is 99" in result.stderr) == (2, True)
+    assert run("offsets", consumed).stdout == before
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (("topics", "--apply"), "--apply"),
+        (("topics", "--delete", "orders", "--queues"), "--queues"),
+        (("groups", "--clean-offset"), "--clean-offset"),
+        (("groups", "--apply"), "--apply"),
+        (("offsets", "--apply"), "--apply"),
+    ],
+)
+def test_an_option_that_would_be_passed_over_is_refused(
+    consumed: Path, command: tuple[str, ...], option: str
+) -> None:
+    """It is named."""
+    name, *options = command
+    result = run(name, consumed, *options)
+    assert (result.exit_code, f"{option} " in result.stderr) == (2, True)
 
 
 def test_offsets_are_deleted(consumed: Path) -> None:
@@ -150,6 +182,11 @@ def test_expired_segments_go_now(tmp_path: Path) -> None:
     shown = run("retain", path, "--hours", 0)
     assert shown.exit_code == 1
     assert "would delete 2 segments, 262,144 bytes" in shown.stdout
+    row = msgspec.json.decode(
+        run("retain", path, "--hours", 0, "--queues", "--unused-topics", "--json").stdout
+    )
+    assert (row["minOffset"], row["queues"], row["unusedTopics"]) == (262_144, ["orders/0"], [])
+    assert run("retain", path, "--queues", "--unused-topics").exit_code == 0
     (row,) = json_lines(run("retain", path, "--hours", 0, "--queues", "--unused-topics", "--apply", "--json"))
     assert (row["segments"], row["minOffset"], row["queues"], row["unusedTopics"]) == (
         2,

@@ -46,6 +46,13 @@ def test_what_cannot_be_told_changes_no_exit_code(tmp_path: Path) -> None:
         assert result.returncode == 0
 
 
+@pytest.mark.parametrize("words", [("--help",), ("put", "--help"), ("--version",), ("completion", "bash")])
+def test_a_page_that_cannot_be_written_is_a_problem(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """It is told in one line."""
+    result = run_in_shell('exec "$@" >/dev/full', words, tmp_path)
+    assert (result.returncode, result.stderr.count(b"\n"), b"No space left" in result.stderr) == (1, 1, True)
+
+
 @pytest.mark.parametrize("after_s", [0.02, 0.1, 0.2, 0.4])
 def test_ctrl_c_ends_a_command_that_starts(tmp_path: Path, after_s: float) -> None:
     """Whatever is being imported: no traceback, and it does not go on."""

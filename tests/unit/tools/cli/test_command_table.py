@@ -122,6 +122,32 @@ def test_an_error_is_an_object_with_json(tmp_path: Path) -> None:
     assert (error["error"], error["exitCode"], result.exit_code) == ("StoreNotFound", 1, 1)
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("putt",), "did you mean 'put'"),
+        (("get", "data", "orders", "--cuont", "1"), "--cuont"),
+        (("get",), "STORE"),
+        (("query", "data"), "give one of --key, --id and --offset"),
+    ],
+)
+def test_wrong_usage_is_an_object_with_json(words: tuple[str, ...], told: str) -> None:
+    """As any other error; without --json it is Click's lines."""
+    result = run(*words, "--json")
+    error = msgspec.json.decode(result.stderr, type=dict[str, object])
+    assert (error["error"], error["exitCode"], result.exit_code) == ("UsageError", 2, 2)
+    assert told in str(error["message"])
+    assert run(*words).stderr.startswith("Usage: ")
+
+
+@pytest.mark.parametrize(("name", "near"), [("putt", "'put'"), ("topicLst", "'topicList'"), ("xyz", "")])
+def test_an_unknown_command_is_answered_with_the_nearest(name: str, near: str) -> None:
+    """Where there is one."""
+    result = run(name)
+    hint = f": did you mean {near}?" if near else ""
+    assert (result.exit_code, result.stderr.endswith(f"there is no command {name!r}{hint}\n")) == (2, True)
+
+
 def test_a_locked_store_answers_3(orders: Path) -> None:
     """Writing beside a writer is refused, reading is not."""
     with MessageStore.open(orders, ORDER_CONFIG):
@@ -161,8 +187,15 @@ def test_segments_of_different_sizes_answer_4(orders: Path) -> None:
         ("query", "STORE"),
         ("query", "STORE", "--key", "o-1"),
         ("query", "STORE", "--id", "zz"),
+        ("query", "STORE", "--offset", "0", "--begin", "0"),
+        ("query", "STORE", "--offset", "0", "--count", "1"),
         ("put", "STORE", "no spaces allowed", "x"),
         ("put", "STORE", "orders", "x", "--property", "novalue"),
+        ("put", "STORE", "orders", "x", "--key", "a", "--property", "KEYS=b"),
+        ("put", "STORE", "orders", "x", "--tag", "a", "--property", "TAGS=b"),
+        ("put", "STORE", "orders", "x", "--delay-level", "1", "--property", "DELAY=2"),
+        ("put", "STORE", "orders", "x", "--delay-level", "-1"),
+        ("put", "STORE", "orders", "x", "--queue", "-1"),
         ("put", "STORE", "orders", "x", "-o", "max_mesage_size=5"),
         ("put", "STORE", "orders", "x", "-o", "novalue"),
         ("put", "STORE", "orders", "x", "-o", "max_message_size=many"),
@@ -210,9 +243,7 @@ def test_a_command_does_not_wait_for_the_others() -> None:
     assert not [name for name in loaded if name.startswith(wanted)]
 
 
-def test_main_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_main_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Click the entry point ends in a sentence, not in a traceback."""
     monkeypatch.setitem(sys.modules, "click", None)
     monkeypatch.delitem(sys.modules, "mqstore.tools.cli.command_table", raising=False)
@@ -221,8 +252,8 @@ def test_main_says_what_to_install(
             entry_point.main()
     finally:
         gc.enable()
-    assert ended.value.code == 1
-    assert "pip install click" in capsys.readouterr().err
+    # Text is written to standard error, and the process ends with 1.
+    assert "pip install click" in str(ended.value.code)
 
 
 def all_commands(group: click.Group = app) -> Iterator[tuple[str, click.Command]]:

@@ -95,6 +95,7 @@ def test_beside_a_writer(orders: Path, command: tuple[str, ...]) -> None:
         result = run(*(orders if argument == "STORE" else argument for argument in command))
         assert result.exit_code == 3, result.stderr
         assert str(os.getpid()) in result.stderr
+        assert ("--live" in result.stderr, "read_only" in result.stderr) == (command[0] == "verify", False)
         assert content(orders) == before
 
 

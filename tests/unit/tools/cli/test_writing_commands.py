@@ -51,6 +51,29 @@ def test_an_empty_path_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("no spaces allowed", "x"),
+        ("orders", "x", "--property", "a\x01b=c"),
+        ("orders", "x", "--tag", "a\x02"),
+    ],
+)
+def test_a_refused_message_leaves_no_store(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Exit code 2, and there is no directory."""
+    assert run("put", tmp_path / "data", *arguments).exit_code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_that_is_not_utf_8(tmp_path: Path) -> None:
+    """Is one like any other."""
+    path = tmp_path / "caf\udce9"
+    run("put", path, "orders", "x", "--key", "o-1", *SMALL)
+    assert json_lines(run("query", path, "orders", "--key", "o-1", "--json"))[0]["body"] == "x"
+    assert run("backup", path, tmp_path / "copy\udce9").exit_code == 0
+    assert run("verify", tmp_path / "copy\udce9").exit_code == 0
+
+
 def test_put_reads_standard_input(tmp_path: Path) -> None:
     """Without a body, or with -, bytes of standard input are the body, as they are."""
     run("put", tmp_path, "orders", *SMALL, stdin=b"\x00\xff")

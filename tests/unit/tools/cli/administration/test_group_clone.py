@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mqstore.message_store import MessageStore
@@ -38,6 +39,19 @@ def test_it_takes_what_the_other_has(consumed: Path) -> None:
     with MessageStore.open(consumed) as store:
         assert "reports" in store.subscription_groups
         assert store.consumer_offsets.query("reports", "orders", 0) == 2
+
+
+def test_a_queue_that_the_topic_no_longer_has_is_left_out(consumed: Path) -> None:
+    """And an offset behind the end of a queue becomes its end: a dry run promises what can be done."""
+    with MessageStore.open(consumed) as store:
+        fewer = store.topics.with_changes("orders", read_queue_nums=1, write_queue_nums=1)
+        store.topics.replace("orders", fewer)
+        store.consumer_offsets.commit("billing", "orders", 0, 99)
+    command = ("group", "clone", consumed, "billing", "reports", "orders", "--json")
+    for result in (run(*command), run(*command, "--apply")):
+        (row,) = map(msgspec.json.decode, result.stdout.splitlines())
+        assert (row["queueId"], row["after"]) == (0, 3)
+    assert offsets_of(consumed, "reports") == {0: 3, 1: -1}
 
 
 def test_there_must_be_something_to_take(consumed: Path) -> None:
