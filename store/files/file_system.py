@@ -93,6 +93,14 @@ class MappedRegion(Protocol):
         """
         ...
 
+    def read_ahead(self, *, is_wanted: bool) -> None:
+        """Hint: whether the first touch of a page brings those behind it into memory. At first, as usual.
+
+        Not wanted for a file that is synced often while it grows: the system reads ahead in ever larger
+        pieces, and a sync writes each piece of which a byte has changed as a whole, up to 2 MiB.
+        """
+        ...
+
     def next_data(self, position: int) -> int:
         """First position at or after `position` that may hold a byte other than zero; size if none."""
         ...

@@ -55,7 +55,7 @@ class MappedFileSettings:
     """Called by the writer when less than half a reserved window is left (CommitLog.reserve_ahead)."""
 
     is_synced_often: bool = False
-    """A sync may have somebody waiting for it: it should not have to write the zeros of a first window."""
+    """A sync may have somebody waiting for it: it should write the records and no zeros behind them."""
 
     after_crash: bool = False
     """The last writer did not close the store: a derived row then ends before its first file that is missing
@@ -186,6 +186,8 @@ class MappedFile:
             start = max(self.reserved_position, min(self.wrote_position, end))
             if end <= start:
                 return
+            if self.reserved_position == 0 and self._is_synced_often:
+                self.region.read_ahead(is_wanted=False)
             window = self._reserve_window_bytes
             wanted = min(self.size_bytes, -(-end // window) * window)
             try:
@@ -208,25 +210,30 @@ class MappedFile:
         if self._wants_pages:
             self._wants_pages = False
             position = self.wrote_position
-            self._populate_first_window(position)
+            self._populate(position)
         start = self.reserved_position
         low = start - self.wrote_position <= self._low_bytes
         is_first = start == 0 and self.lack_of_room is None
         if not low or start >= self.size_bytes or is_first:
             return False
         self.reserve(start + 1)
-        self.region.populate(start, self.reserved_position - start)
+        self._populate(start)
         return True
 
     def reserve_first_window(self) -> None:
         """Reserve and populate the first window of a file that is needed soon, unless it is reserved."""
         if self.reserved_position == 0:
             self.reserve(1)
-            self._populate_first_window(0)
+            self._populate(0)
 
-    def _populate_first_window(self, position: int) -> None:
+    def _populate(self, position: int) -> None:
         length_bytes = max(0, self.reserved_position - position)
         self.region.populate(position, length_bytes, writable=not self._is_synced_often)
+
+    def finish(self) -> None:
+        """Nothing is written any more: who reads it from the disk reads ahead."""
+        if self._is_synced_often:
+            self.region.read_ahead(is_wanted=True)
 
     def _attend(self, end: int) -> None:
         # First: while there is no room for it, each publish comes here.

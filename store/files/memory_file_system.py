@@ -47,6 +47,9 @@ class MemoryMappedRegion:
     def populate(self, position: int, length_bytes: int, *, writable: bool = True) -> None:
         return
 
+    def read_ahead(self, *, is_wanted: bool) -> None:
+        return
+
     def next_data(self, position: int) -> int:
         rest = bytes(self.view[position:])
         return position + len(rest) - len(rest.lstrip(b"\0"))

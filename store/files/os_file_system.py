@@ -101,7 +101,7 @@ class OsMappedRegion:
         finally:
             self.release_descriptor()
         if size_bytes < _READ_AHEAD_BYTES:
-            _libc.madvise(ctypes.addressof(self._buffer), size_bytes, mmap.MADV_RANDOM)
+            self.read_ahead(is_wanted=False)
         view = memoryview(self._buffer).cast("B")
         self.view = view.toreadonly() if is_view_read_only else view
         self.address = 0 if is_view_read_only else ctypes.addressof(self._buffer)
@@ -163,6 +163,10 @@ class OsMappedRegion:
         )
         if writable:
             self._populated_position = position + length_bytes
+
+    def read_ahead(self, *, is_wanted: bool) -> None:
+        advice = mmap.MADV_NORMAL if is_wanted else mmap.MADV_RANDOM
+        _libc.madvise(ctypes.addressof(self._buffer), self.size_bytes, advice)
 
     def next_data(self, position: int) -> int:
         with self._guard:

@@ -300,6 +300,7 @@ class LogAppender:
                 # that the next append overwrites, never a record behind a BLANK.
                 current.write(current.wrote_position, encode_blank(remaining))
                 current.wrote_position = current.size_bytes
+            current.finish()
         self._offsets.current = following
         return following
 

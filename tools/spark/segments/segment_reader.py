@@ -135,6 +135,10 @@ class SegmentScan:
         self._stop = min(end, segment.end_offset) - segment.start_offset
         self._allocate(max(min(chunk_bytes, self._stop - self.position), 1))
         self._length = 0
+        # Of the buffer's first byte in the file; and whether what the buffer has behind damage is still to be
+        # looked at: to read it again for each damaged record would take hours for a log with many.
+        self._buffer_at = 0
+        self._is_behind_damage = False
 
     def pieces(self, *, passes_over: bool) -> Iterator[Records | PassedOver]:
         """The records up to the end of the range, or to a BLANK."""
@@ -192,17 +196,31 @@ class SegmentScan:
         return None
 
     def _lay_out(self) -> tuple[int, int]:
-        """Read the bytes at `position` and lay out the whole records in them: (records, ending)."""
+        """Lay out the whole records from `position` on, as far as the buffer goes: (records, ending)."""
+        if self._is_behind_damage and self.position < self._buffer_at + self._length:
+            count, ending = self._lay_out_buffer()
+            if count or ending != column_kernels.ENDING_MORE:
+                return count, ending
+        self._is_behind_damage = False
+        self._buffer_at = self.position
         self._length = self._read(self._buffer, self.position)
-        first_offset = self._segment.start_offset + self.position
-        room = self._stop - self.position
+        return self._lay_out_buffer()
+
+    def _lay_out_buffer(self) -> tuple[int, int]:
+        """As `_lay_out`, in what has been read."""
+        within = self.position - self._buffer_at
         count, ending = column_kernels.walk(
-            self._buffer, self._length, first_offset, room, self._check_crc, self._layout
+            self._buffer[within:],
+            self._length - within,
+            self._segment.start_offset + self.position,
+            self._stop - self.position,
+            self._check_crc,
+            self._layout,
         )
         return count, ending
 
     def _step_over(self, count: int) -> Records:
-        records = Records(self._buffer, self._layout[:, :count])
+        records = Records(self._buffer[self.position - self._buffer_at :], self._layout[:, :count])
         self.position += int(
             records.layout[column_kernels.POSITION, count - 1]
             + records.layout[column_kernels.SIZE, count - 1]
@@ -313,6 +331,7 @@ class SegmentScan:
             self.position += 1
             behind = self.find_record()
         self.position = self._stop if behind is None else behind
+        self._is_behind_damage = True
         start_offset = self._segment.start_offset
         reason = f"expected {damage.expected}, found {damage.found}"
         return PassedOver(self._segment.path, start_offset + begin, start_offset + self.position, reason)

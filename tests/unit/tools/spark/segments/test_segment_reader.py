@@ -1,13 +1,17 @@
 """A search for the next record reads no holes, nor behind the end; it finds a record that begins in a hole.
 
-Method: a sparse segment with a record at its beginning and one far behind it; reads are counted.
+And what lies behind damage is not read once more. Method: a sparse segment with a record at its beginning and
+one far behind it, and one with many damaged records; reads are counted.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from mqstore.index.arrow.records import Records
 from mqstore.store.files.file_names import file_name
+from mqstore.store.record.record_format import PHYSICAL_OFFSET_POSITION
 from mqstore.tools.spark.segments.segment_bytes import FileBytes
 from mqstore.tools.spark.segments.segment_files import SegmentFile
 from mqstore.tools.spark.segments.segment_reader import PassedOver, SegmentScan, opened, read_range
@@ -38,6 +42,20 @@ def found_behind_the_first(segment: SegmentFile) -> int | None:
         return scan.find_record()
 
 
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of each read."""
+    counts: list[int] = []
+
+    class CountedBytes(FileBytes):
+        def read_into(self, view: memoryview, position: int) -> int:
+            counts.append(super().read_into(view, position))
+            return counts[-1]
+
+    monkeypatch.setattr("mqstore.tools.spark.segments.open_segment.FileBytes", CountedBytes)
+    return counts
+
+
 @pytest.mark.parametrize("in_hole_bytes", [0, 1, 2, 3])
 def test_a_record_at_the_edge_of_a_hole_is_found(tmp_path: Path, in_hole_bytes: int) -> None:
     """The first bytes of a short record are zeros, and a file system may keep them as a hole."""
@@ -46,40 +64,44 @@ def test_a_record_at_the_edge_of_a_hole_is_found(tmp_path: Path, in_hole_bytes: 
 
 
 @pytest.mark.parametrize("place", [None, 40 << 20])
-def test_a_hole_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int | None) -> None:
+def test_a_hole_is_not_read(tmp_path: Path, reads: list[int], place: int | None) -> None:
     """Of a segment that is written to, most is one."""
-    read_bytes = 0
-
-    class CountedBytes(FileBytes):
-        def read_into(self, view: memoryview, position: int) -> int:
-            nonlocal read_bytes
-            count = super().read_into(view, position)
-            read_bytes += count
-            return count
-
-    monkeypatch.setattr("mqstore.tools.spark.segments.open_segment.FileBytes", CountedBytes)
     assert found_behind_the_first(sparse_segment(tmp_path, place)) == place
-    assert 0 < read_bytes <= _SEGMENT_BYTES // 4
+    assert 0 < sum(reads) <= _SEGMENT_BYTES // 4
 
 
-def test_behind_the_end_of_a_file_that_was_cut_nothing_is_searched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_damaged_records_are_not_read_again_and_again(tmp_path: Path, reads: list[int]) -> None:
+    """Every second one of 2,000: what is behind them is in memory, and each is told."""
+    data, places = bytearray(), []
+    for number in range(2_000):
+        places.append(len(data))
+        data += record(len(data), body=b"%04d" % number)
+        if number % 2:
+            data[data.rindex(b"%04d" % number)] ^= 1
+    path = tmp_path / file_name(0)
+    path.write_bytes(data)
+    segment = SegmentFile(str(path), 0, len(data))
+    pieces = list(_told(read_range(segment, 0, len(data), passes_over=True, chunk_bytes=64 << 10)))
+    assert pieces == places
+    assert sum(reads) <= 4 * len(data)
+
+
+def _told(pieces: Iterator[Records | PassedOver]) -> Iterator[int]:
+    """Where the records and what was passed over begin, in the order of the log."""
+    for piece in pieces:
+        if isinstance(piece, PassedOver):
+            yield piece.begin
+        else:
+            yield from piece.int64(piece.starts, PHYSICAL_OFFSET_POSITION).tolist()
+
+
+def test_behind_the_end_of_a_file_that_was_cut_nothing_is_searched(tmp_path: Path, reads: list[int]) -> None:
     """Byte by byte, up to where the file ended, it would take hours for a segment of 1 GiB."""
-    reads = 0
-
-    class CountedBytes(FileBytes):
-        def read_into(self, view: memoryview, position: int) -> int:
-            nonlocal reads
-            reads += 1
-            return super().read_into(view, position)
-
     segment = sparse_segment(tmp_path, 40 << 20)
     with Path(segment.path).open("r+b") as file:
         file.truncate(300_000)
-    monkeypatch.setattr("mqstore.tools.spark.segments.open_segment.FileBytes", CountedBytes)
     records, passed = read_range(segment, 0, _SEGMENT_BYTES, passes_over=True)
     assert len(records) == 1
     assert isinstance(passed, PassedOver)
     assert passed.end == _SEGMENT_BYTES
-    assert reads < 50
+    assert len(reads) < 50
