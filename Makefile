@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup bench-installed demo test test-slow interop lint types wheel site site-check ui-check crash fuzz powercut shutdowns bench bench-latency bench-serve bench-spark bench-archive bench-streams bench-ui storm soak soak-serve stream-kills archive-kills sink-kills pages docs clean release-files types-pyright
+.PHONY: help setup bench-installed demo test test-slow interop lint types wheel site site-check ui-check crash fuzz powercut shutdowns bench bench-latency bench-serve bench-synced bench-spark bench-archive bench-streams bench-ui storm soak soak-serve stream-kills archive-kills sink-kills pages docs clean release-files types-pyright
 MAKEFLAGS += --no-print-directory
 # Tests start hundreds of Python processes: without bytecode on disk each compiles every module that it imports,
 # and each worker rewrites every test.
@@ -164,6 +164,11 @@ bench-spark: bench-installed ## the data source for Spark beside Parquet; writes
 bench-streams: bench-installed ## streams and the sink of Spark beside a batch read and Parquet; writes benchmarks/results/spark_streams.json and docs/spark.md
 	@cd build/bench && $(CURDIR)/$(BENCHED)/bin/python $(CURDIR)/benchmarks/spark_streams.py \
 	    $(if $(ARGS),--json spark_streams.json,--page $(CURDIR)/docs/spark.md) $(ARGS)
+
+# Three minutes. ARGS="--mib 32" measures less, and leaves the documents alone.
+bench-synced: bench-installed ## what a put in SYNC_FLUSH costs once a log has grown; writes benchmarks/results/synced_growth.json and docs/benchmarks.md
+	@$(BENCHED)/bin/python benchmarks/synced_growth.py \
+	    $(if $(ARGS),,--json benchmarks/results/synced_growth.json --page docs/benchmarks.md) $(ARGS)
 
 # Three minutes. ARGS="--rounds 1" measures less, and leaves the documents alone.
 bench-archive: setup ## archiving beside a plain copy, and what a range of times fetches; writes benchmarks/results/archive.json and docs/archive.md

@@ -196,6 +196,29 @@ def test_a_sync_that_is_waited_for_writes_no_zeros_of_a_first_window(
     assert writable == [not is_synced_often]
 
 
+@pytest.mark.parametrize("is_synced_often", [False, True])
+def test_a_file_whose_syncs_are_waited_for_is_not_read_ahead_while_it_grows(
+    file_system: FileSystem, root: Path, monkeypatch: pytest.MonkeyPatch, is_synced_often: bool
+) -> None:
+    """Said before its first page is touched, and taken back once it is finished."""
+    settings = MappedFileSettings(
+        file_size_bytes=SIZE, reserve_window_bytes=WINDOW, is_synced_often=is_synced_often
+    )
+    mapped_file = MappedFile(file_system, root / file_name(SIZE), settings, create=True)
+    said: list[object] = []
+    monkeypatch.setattr(mapped_file.region, "read_ahead", lambda **how: said.append(how["is_wanted"]))
+    monkeypatch.setattr(mapped_file.region, "populate", lambda *_, **how: said.append(how["writable"]))
+    mapped_file.reserve_first_window()
+    while mapped_file.reserved_position < SIZE:
+        mapped_file.publish(bytes(512))
+        mapped_file.reserve_next_window()
+    windows = SIZE // WINDOW
+    assert said == ([False, *[False] * windows] if is_synced_often else [True] * windows)
+    said.clear()
+    mapped_file.finish()
+    assert said == [True] * is_synced_often
+
+
 def test_a_file_is_mapped_when_it_is_first_touched(
     mapped_file: MappedFile, watched: WatchedFileSystem, root: Path
 ) -> None:

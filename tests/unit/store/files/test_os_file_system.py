@@ -53,6 +53,25 @@ def test_a_listing_survives_a_file_that_vanishes(tmp_path: Path, monkeypatch: py
     assert [entry.name for entry in OsFileSystem().list(tmp_path)] == ["a", "c"]
 
 
+def flags_of_mapping(path: Path) -> list[str]:
+    """What the kernel says of the memory in which a file is mapped."""
+    of_file = Path("/proc/self/smaps").read_text().partition(f" {path}\n")[2]
+    return of_file.partition("VmFlags:")[2].partition("\n")[0].split()
+
+
+def test_the_kernel_is_told_whether_to_read_ahead(path: Path) -> None:
+    """At first as it does it for any large file; a small one is never read ahead."""
+    region = OsFileSystem().map(path, 32 << 20, create=True)
+    found = [flags_of_mapping(path)]
+    for is_wanted in (False, True):
+        region.read_ahead(is_wanted=is_wanted)
+        found.append(flags_of_mapping(path))
+    assert ["rr" in flags for flags in found] == [False, True, False]
+    small = OsFileSystem().map(path.with_name("small"), 1 << 20, create=True)
+    assert "rr" in flags_of_mapping(path.with_name("small"))
+    assert small.size_bytes == 1 << 20
+
+
 @contextmanager
 def no_free_descriptor(tmp_path: Path) -> Iterator[int]:
     """Nothing can be opened meanwhile. Yields the number of the descriptor that is lacking."""

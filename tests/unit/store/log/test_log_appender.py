@@ -328,6 +328,20 @@ def test_low_space_is_told_in_each_segment(file_system: FileSystem, root: Path) 
     assert again.log.low_space.wait(0)
 
 
+def test_a_segment_that_is_full_may_be_read_ahead(
+    file_system: FileSystem, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In SYNC_FLUSH the one that grows is not."""
+    small = SmallLog(file_system, root / "commitlog", flush_disk_type="SYNC_FLUSH")
+    first = small.append(b"a")
+    said: list[object] = []
+    region = small.log.files.files[0].region
+    monkeypatch.setattr(region, "read_ahead", lambda **how: said.append(how["is_wanted"]))
+    while small.append(bytes(500)).physical_offset < SEGMENT_BYTES:
+        assert said == []
+    assert (first.physical_offset, said) == (0, [True])
+
+
 def test_a_roll_takes_the_segment_that_was_prepared(
     watched_log: SmallLog, watched: WatchedFileSystem
 ) -> None:
