@@ -99,7 +99,7 @@ def put(
         properties=pairs,
     )
     output = Output(is_json=json)
-    if not store.exists():
+    if not (store / "commitlog").is_dir():
         _check(message, store, settings_of(store, config, setting))
     with open_for_writing(store, config, setting, output=output) as opened:
         result = opened.put_message(message)

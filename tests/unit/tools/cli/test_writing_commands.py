@@ -60,8 +60,9 @@ def test_an_empty_path_is_refused(
     ],
 )
 def test_a_refused_message_leaves_no_store(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """Exit code 2, and there is no directory."""
+    """Exit code 2, and there is no directory; one that is there stays empty."""
     assert run("put", tmp_path / "data", *arguments).exit_code == 2
+    assert run("put", tmp_path, *arguments).exit_code == 2
     assert list(tmp_path.iterdir()) == []
 
 
