@@ -734,6 +734,7 @@ class MessageStore:
 
     def unused_topics(self) -> list[str]:
         """The topics whose queues `delete_unused_topics` would delete, by name."""
+        self._catch_up()
         return self._administration.unused_topics()
 
     def delete_expired_queues(self) -> list[tuple[str, int]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from mqstore.message_store import MessageStore
+from mqstore.store.message.topic_names import check_group
 from mqstore.tools.cli.administration.applying import apply_option, end_of, open_to_apply
 from mqstore.tools.cli.administration.offsets import MOVED_COLUMNS, MovedRow, target_offset
 from mqstore.tools.cli.command import Argument, Command
@@ -36,11 +37,19 @@ def clone(store: Path, source: str, target: str, topic: str, apply: bool, json: 
 
     Example: mqstore group clone data billing reports orders --apply
     """
+    check_group(target)
     output = Output(is_json=json)
     with open_to_apply(store, output, apply=apply) as opened:
+        config = opened.topics.get(topic)
+        if config is None:
+            raise ToolProblem(f"there is no topic {topic}: mqstore topics create {store} {topic} creates it")
         rows = _rows(opened, source, target, topic, is_applied=apply)
         if not rows:
             raise ToolProblem(f"group {source} has no offset in topic {topic}")
+        left_out = [row.queue_id for row in rows if row.queue_id >= config.read_queue_nums]
+        rows = [row for row in rows if row.queue_id < config.read_queue_nums]
+        if left_out:
+            output.note(f"left out, for topic {topic} has no such queue any more: {left_out}")
         if apply:
             if target not in opened.subscription_groups:
                 opened.subscription_groups.create(target)
@@ -51,9 +60,7 @@ def clone(store: Path, source: str, target: str, topic: str, apply: bool, json: 
 
 
 def _rows(store: MessageStore, source: str, target: str, topic: str, *, is_applied: bool) -> list[MovedRow]:
-    """Of each queue that the topic has; where the message has expired, the first one that is there."""
-    config = store.topics.get(topic)
-    queue_nums = config.read_queue_nums if config is not None else 0
+    """One for each offset of the source, moved into what its queue still has."""
     return [
         MovedRow(
             group=target,
@@ -64,5 +71,5 @@ def _rows(store: MessageStore, source: str, target: str, topic: str, *, is_appli
             is_applied=is_applied,
         )
         for row in store.consumer_offsets
-        if (row.group, row.topic) == (source, topic) and row.queue_id < queue_nums
+        if (row.group, row.topic) == (source, topic)
     ]

@@ -72,8 +72,9 @@ def retain(
 def _applied(store: MessageStore, *, queues: bool, unused_topics: bool) -> RetainRow:
     before = store.min_offset
     segments = store.delete_expired_files()
-    expired = _names(store.delete_expired_queues()) if queues else None
+    # In this order: a topic whose queues have expired would not be found as unused any more.
     unused = [each.topic for each in store.delete_unused_topics()] if unused_topics else None
+    expired = _names(store.delete_expired_queues()) if queues else None
     return RetainRow(
         is_applied=True,
         segments=segments,
@@ -87,13 +88,15 @@ def _applied(store: MessageStore, *, queues: bool, unused_topics: bool) -> Retai
 def _shown(store: MessageStore, *, queues: bool, unused_topics: bool) -> RetainRow:
     files = store.expired_files()
     end = store.min_offset + len(files) * store.config.mapped_file_size_commit_log
+    unused = store.unused_topics() if unused_topics else None
+    expired = [queue for queue in store.expired_queues() if queue[0] not in (unused or ())]
     return RetainRow(
         is_applied=False,
         segments=len(files),
         bytes=end - store.min_offset,
         min_offset=end,
-        queues=_names(store.expired_queues()) if queues else None,
-        unused_topics=store.unused_topics() if unused_topics else None,
+        queues=_names(expired) if queues else None,
+        unused_topics=unused,
     )
 
 

@@ -550,7 +550,7 @@ def test_who_may_not_write_may_not_delete(small: SmallStore) -> None:
                 reader.consumer_offsets.delete("billing")
             with pytest.raises(StoreReadOnly):
                 reader.topics.remove("orders")
-    for act in _acts(store):
+    for act in (*_acts(store), store.expired_files, store.expired_queues, store.unused_topics):
         with pytest.raises(StoreClosed):
             act()
 

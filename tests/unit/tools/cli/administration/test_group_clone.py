@@ -50,12 +50,23 @@ def test_a_queue_that_the_topic_no_longer_has_is_left_out(consumed: Path) -> Non
     command = ("group", "clone", consumed, "billing", "reports", "orders", "--json")
     for result in (run(*command), run(*command, "--apply")):
         (row,) = map(msgspec.json.decode, result.stdout.splitlines())
-        assert (row["queueId"], row["after"]) == (0, 3)
+        assert (row["queueId"], row["after"], "no such queue any more: [1]" in result.stderr) == (0, 3, True)
     assert offsets_of(consumed, "reports") == {0: 3, 1: -1}
 
 
 def test_there_must_be_something_to_take(consumed: Path) -> None:
-    for words in (("nobody", "reports", "orders"), ("billing", "reports", "bills")):
-        refused = run("group", "clone", consumed, *words, "--apply")
-        assert (refused.exit_code, refused.stderr.count("\n"), words[0] in refused.stderr) == (1, 1, True)
+    for words, named in (
+        (("nobody", "reports", "orders"), "nobody"),
+        (("billing", "reports", "bills"), "bills"),
+    ):
+        for apply in ((), ("--apply",)):
+            refused = run("group", "clone", consumed, *words, *apply)
+            assert (refused.exit_code, refused.stderr.count("\n"), named in refused.stderr) == (1, 1, True)
+
+
+def test_a_name_that_no_group_can_have_is_refused(consumed: Path) -> None:
+    """By the dry run, too."""
+    for apply in ((), ("--apply",)):
+        refused = run("group", "clone", consumed, "billing", "bad name!", "orders", *apply)
+        assert (refused.exit_code, "bad name!" in refused.stderr) == (2, True)
     assert offsets_of(consumed, "reports") == {}
