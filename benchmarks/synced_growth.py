@@ -33,9 +33,9 @@ _SECTOR_BYTES = 512
 _HEADINGS = (
     "synced puts of 1 KiB",
     "us a put, at first",
-    "after",
-    "KiB written for it, at first",
-    "after ",
+    "us a put, after",
+    "KiB written, at first",
+    "KiB written, after",
 )
 
 

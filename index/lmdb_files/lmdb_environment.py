@@ -298,7 +298,8 @@ class LmdbEnvironment:
         with self._gate, self._translated():
             if self._is_closed:
                 raise StoreClosed(self.path)
-            self._environment.copy(os.fsencode(directory))  # type: ignore[arg-type] # as open, bytes too
+            # It takes bytes; the stub does not say so.
+            self._environment.copy(os.fsencode(directory))  # type: ignore[arg-type]
         self._file_system.sync(directory / "data.mdb")
         self._file_system.sync_directory(directory)
 

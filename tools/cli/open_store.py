@@ -59,7 +59,7 @@ def open_for_writing(
 
 @contextmanager
 def way_out_of_lock(way_out: str = _WAY_OUT) -> Iterator[None]:
-    """What a StoreLocked advises: whoever types a command cannot open with read_only=True."""
+    """Have a StoreLocked advise this. What it advises by itself, read_only=True, is for Python programs."""
     try:
         yield
     except StoreLocked as error:

@@ -13,7 +13,7 @@ import click
 
 from mqstore.message_store import MessageStore
 from mqstore.store.message.topic_names import check_group
-from mqstore.tools.cli.administration.applying import apply_option, end_of, open_to_apply
+from mqstore.tools.cli.administration.applying import apply_option, end_of, no_topic, open_to_apply
 from mqstore.tools.cli.administration.offsets import MOVED_COLUMNS, MovedRow, target_offset
 from mqstore.tools.cli.command import Argument, Command
 from mqstore.tools.cli.exit_codes import ToolProblem
@@ -42,7 +42,7 @@ def clone(store: Path, source: str, target: str, topic: str, apply: bool, json: 
     with open_to_apply(store, output, apply=apply) as opened:
         config = opened.topics.get(topic)
         if config is None:
-            raise ToolProblem(f"there is no topic {topic}: mqstore topics create {store} {topic} creates it")
+            raise no_topic(store, topic)
         rows = _rows(opened, source, target, topic, is_applied=apply)
         if not rows:
             raise ToolProblem(f"group {source} has no offset in topic {topic}")

@@ -20,7 +20,7 @@ from mqstore.schedule.retry.retry_policy import (
     group_retry_policy,
     retry_policy_settings,
 )
-from mqstore.tools.cli.administration.applying import apply_option, open_to_apply
+from mqstore.tools.cli.administration.applying import apply_option, no_group, open_to_apply
 from mqstore.tools.cli.administration.setting_changes import ChangedRow, show_change
 from mqstore.tools.cli.command import Argument, Command
 from mqstore.tools.cli.exit_codes import ToolProblem
@@ -194,7 +194,7 @@ def _run(
                 f"group {group} is there already: mqstore groups update {path} {group} changes it"
             )
         if not is_new and before is None:
-            raise ToolProblem(f"there is no group {group}: mqstore groups create {path} {group} creates it")
+            raise no_group(path, group)
         if apply and before != after:
             groups.replace(group, after)
     row = ChangedGroupRow(

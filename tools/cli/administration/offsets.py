@@ -15,9 +15,8 @@ import click
 from mqstore.message_store import MessageStore
 from mqstore.metadata.consumer_offsets import ConsumerOffset
 from mqstore.metadata.pull_permission import refuse_queue
-from mqstore.tools.cli.administration.applying import apply_option, end_of, open_to_apply
+from mqstore.tools.cli.administration.applying import apply_option, end_of, no_group, no_topic, open_to_apply
 from mqstore.tools.cli.command import Command
-from mqstore.tools.cli.exit_codes import ToolProblem
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import json_option, refuse_given, store_argument
 from mqstore.tools.cli.output import Column, Output, Row
@@ -197,9 +196,9 @@ def _moved(
     with open_to_apply(path, output, apply=apply) as store:
         config = store.topics.get(topic)
         if config is None:
-            raise ToolProblem(f"there is no topic {topic}: mqstore topics create {path} {topic} creates it")
+            raise no_topic(path, topic)
         if group not in store.subscription_groups:
-            raise ToolProblem(f"there is no group {group}: mqstore groups create {path} {group} creates it")
+            raise no_group(path, group)
         if queue is not None:
             refuse_queue(config, queue)
         rows = []

@@ -86,16 +86,17 @@ def _applied(store: MessageStore, *, queues: bool, unused_topics: bool) -> Retai
 
 
 def _shown(store: MessageStore, *, queues: bool, unused_topics: bool) -> RetainRow:
+    """What `_applied` would delete."""
     files = store.expired_files()
     end = store.min_offset + len(files) * store.config.mapped_file_size_commit_log
     unused = store.unused_topics() if unused_topics else None
-    expired = [queue for queue in store.expired_queues() if queue[0] not in (unused or ())]
+    expired = store.expired_queues() if queues else []
     return RetainRow(
         is_applied=False,
         segments=len(files),
         bytes=end - store.min_offset,
         min_offset=end,
-        queues=_names(expired) if queues else None,
+        queues=_names([queue for queue in expired if queue[0] not in (unused or ())]) if queues else None,
         unused_topics=unused,
     )
 

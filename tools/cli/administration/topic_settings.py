@@ -15,7 +15,7 @@ import click
 
 from mqstore.message_store import MessageStore
 from mqstore.metadata.topics import Perm, TopicConfig
-from mqstore.tools.cli.administration.applying import apply_option, open_to_apply
+from mqstore.tools.cli.administration.applying import apply_option, no_topic, open_to_apply
 from mqstore.tools.cli.administration.setting_changes import ChangedRow, show_change
 from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.exit_codes import ToolProblem
@@ -190,7 +190,7 @@ def _check_is_there(path: Path, topic: str, before: TopicConfig | None, *, is_ne
     if is_new and before is not None:
         raise ToolProblem(f"topic {topic} is there already: mqstore topics update {path} {topic} changes it")
     if not is_new and before is None:
-        raise ToolProblem(f"there is no topic {topic}: mqstore topics create {path} {topic} creates it")
+        raise no_topic(path, topic)
 
 
 def _hidden_messages(store: MessageStore, before: TopicConfig | None, after: TopicConfig) -> int:

@@ -18,11 +18,12 @@ SIZE = 65_536
 WINDOW = 8_192
 
 
-def make(file_system: FileSystem, root: Path, *, create: bool = True, read_only: bool = False) -> MappedFile:
+def make(file_system: FileSystem, root: Path, *, create: bool = True, **settings: bool) -> MappedFile:
+    """settings: fields of MappedFileSettings."""
     return MappedFile(
         file_system,
         root / file_name(SIZE),
-        MappedFileSettings(file_size_bytes=SIZE, reserve_window_bytes=WINDOW, read_only=read_only),
+        MappedFileSettings(file_size_bytes=SIZE, reserve_window_bytes=WINDOW, **settings),  # type: ignore[arg-type]
         create=create,
     )
 
@@ -186,10 +187,7 @@ def test_a_sync_that_is_waited_for_writes_no_zeros_of_a_first_window(
     file_system: FileSystem, root: Path, monkeypatch: pytest.MonkeyPatch, is_synced_often: bool
 ) -> None:
     """Its pages are in memory and clean; in ASYNC_FLUSH they can be written without a fault."""
-    settings = MappedFileSettings(
-        file_size_bytes=SIZE, reserve_window_bytes=WINDOW, is_synced_often=is_synced_often
-    )
-    mapped_file = MappedFile(file_system, root / file_name(SIZE), settings, create=True)
+    mapped_file = make(file_system, root, is_synced_often=is_synced_often)
     writable: list[object] = []
     monkeypatch.setattr(mapped_file.region, "populate", lambda *_, **how: writable.append(how["writable"]))
     mapped_file.reserve_first_window()
@@ -201,10 +199,7 @@ def test_a_file_whose_syncs_are_waited_for_is_not_read_ahead_while_it_grows(
     file_system: FileSystem, root: Path, monkeypatch: pytest.MonkeyPatch, is_synced_often: bool
 ) -> None:
     """Said before its first page is touched, and taken back once it is finished."""
-    settings = MappedFileSettings(
-        file_size_bytes=SIZE, reserve_window_bytes=WINDOW, is_synced_often=is_synced_often
-    )
-    mapped_file = MappedFile(file_system, root / file_name(SIZE), settings, create=True)
+    mapped_file = make(file_system, root, is_synced_often=is_synced_often)
     said: list[object] = []
     monkeypatch.setattr(mapped_file.region, "read_ahead", lambda **how: said.append(how["is_wanted"]))
     monkeypatch.setattr(mapped_file.region, "populate", lambda *_, **how: said.append(how["writable"]))

@@ -3,6 +3,7 @@
 Brokers are scripted, and time passes when they say so. Futures end the test's waits.
 """
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -228,8 +229,15 @@ def test_hooks_run_before_the_future_is_done(producer_of: MakeProducer) -> None:
 
     producer.register_send_message_hook(Hook())
     future = producer.send_async(ORDER)
-    future.add_done_callback(lambda done: seen.append("done"))
-    future.result(60)
+    seen_done = threading.Event()
+
+    def see(_: object) -> None:
+        seen.append("done")
+        seen_done.set()
+
+    future.add_done_callback(see)
+    # `result` may return a moment before the callback is called.
+    assert seen_done.wait(60)
     broker.answers = [QueueIllegal("none")]
     producer.send_async(ORDER).exception(60)
     producer.close()

@@ -62,6 +62,7 @@ def test_there_must_be_something_to_take(consumed: Path) -> None:
         for apply in ((), ("--apply",)):
             refused = run("group", "clone", consumed, *words, *apply)
             assert (refused.exit_code, refused.stderr.count("\n"), named in refused.stderr) == (1, 1, True)
+    assert offsets_of(consumed, "reports") == {}
 
 
 def test_a_name_that_no_group_can_have_is_refused(consumed: Path) -> None:
@@ -69,4 +70,3 @@ def test_a_name_that_no_group_can_have_is_refused(consumed: Path) -> None:
     for apply in ((), ("--apply",)):
         refused = run("group", "clone", consumed, "billing", "bad name!", "orders", *apply)
         assert (refused.exit_code, "bad name!" in refused.stderr) == (2, True)
-    assert offsets_of(consumed, "reports") == {}

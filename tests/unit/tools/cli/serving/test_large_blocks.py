@@ -44,7 +44,9 @@ def measured(way: str) -> tuple[int, int]:
     return kept_mib, faults
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="glibc keeps blocks")
+@pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="only glibc keeps freed blocks"
+)
 def test_freed_blocks_go_back_to_the_system() -> None:
     """Without the call 20 MiB are kept. Blocks of usual requests cost no page faults, with it as without."""
     (kept_mib, _), (kept_after_mib, faults) = measured("as it is"), measured("give back")
