@@ -11,6 +11,7 @@ has of its own after all loads of one flush mode, in the mode that leaves more; 
 which the system takes back when it needs them, are not counted.
 """
 
+import itertools
 import json
 import os
 import re
@@ -20,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,21 +40,29 @@ _DELAYS = "1s 5s 10s"
 _WARM_UP: dict[str, Any] = {"way": "sync", "bytes": 1024, "threads": 8}
 _WARM_UP_MS = 8_000
 _STARTS = 9
+_GROWN_MIB = 64
 
 
 class Work(NamedTuple):
-    """One kind of load. goal: the ratio that is wanted."""
+    """One kind of load. goal: the ratio that is wanted. is_log_grown: whether _GROWN_MIB are put before."""
 
     title: str
     flush_disk_type: str
     request: dict[str, Any]
     goal: float | None
+    is_log_grown: bool = False
 
 
 def _sends(way: str, size: int, goal: float | None, flush: str = "ASYNC_FLUSH", **fields: int) -> Work:
     amount = {"sync": "{threads} threads", "async": "{under_way:,} under way", "batch": "of {batch}"}[way]
     title = f"{way} {amount.format(**fields)}, {size} B, {flush}".replace("1 threads", "1 thread")
     return Work(title, flush, {"way": way, "bytes": size, **fields}, goal)
+
+
+def _synced_sends(size: int, goal: float, *, threads: int, is_log_grown: bool) -> Work:
+    work = _sends("sync", size, goal, "SYNC_FLUSH", threads=threads)
+    log = f"log of {_GROWN_MIB} MiB" if is_log_grown else "new log"
+    return work._replace(title=f"{work.title}, {log}", is_log_grown=is_log_grown)
 
 
 WORKS = (
@@ -66,10 +76,13 @@ WORKS = (
     _sends("async", 1024, 1.1, under_way=1000, threads=1),
     _sends("batch", 128, 0.6, batch=100, threads=1),
     _sends("batch", 1024, 0.6, batch=100, threads=1),
-    _sends("sync", 128, 1.3, "SYNC_FLUSH", threads=1),
-    _sends("sync", 1024, 1.3, "SYNC_FLUSH", threads=1),
-    _sends("sync", 128, 1.1, "SYNC_FLUSH", threads=8),
-    _sends("sync", 1024, 1.1, "SYNC_FLUSH", threads=8),
+    # A sync of a log that has grown may write more than one of a new log: decision 66.
+    _synced_sends(128, 1.3, threads=1, is_log_grown=False),
+    _synced_sends(1024, 1.3, threads=1, is_log_grown=False),
+    _synced_sends(128, 1.3, threads=1, is_log_grown=True),
+    _synced_sends(1024, 1.3, threads=1, is_log_grown=True),
+    _synced_sends(128, 1.1, threads=8, is_log_grown=True),
+    _synced_sends(1024, 1.1, threads=8, is_log_grown=True),
     Work("push consumer, 1,024 B", "ASYNC_FLUSH", {"consume": 100_000, "bytes": 1024}, 1.4),
 )
 
@@ -283,8 +296,12 @@ def main(
             sides = {OURS: mine, THEIRS: other}
             for side in sides.values():
                 side.ask(_WARM_UP, "warm-up", min(_WARM_UP_MS, int(3000 * seconds)))
-            for work in wanted:
-                if work.flush_disk_type == flush:
+            works = [work for work in wanted if work.flush_disk_type == flush]
+            for is_log_grown, alike in itertools.groupby(works, attrgetter("is_log_grown")):
+                if is_log_grown:
+                    for side in sides.values():
+                        side.fill("grown", _GROWN_MIB * 1024, 1024)
+                for work in alike:
                     rows.append(measure(work, sides, rounds, seconds))
                     click.echo(json.dumps(rows[-1]))
             memory = {name: max(side.memory_mib, memory.get(name, 0.0)) for name, side in sides.items()}

@@ -4,7 +4,10 @@ import subprocess
 import sys
 
 import pyspark
+import pytest
 from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
 
 _ASKED = """\
 from pathlib import Path
