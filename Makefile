@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup bench-installed demo test test-slow interop lint types wheel site site-check ui-check crash fuzz powercut shutdowns bench bench-latency bench-serve bench-synced bench-spark bench-archive bench-streams bench-ui storm soak soak-serve stream-kills archive-kills sink-kills pages docs clean release-files types-pyright
+.PHONY: help setup loops bench-installed demo test test-slow interop lint types wheel site site-check ui-check crash fuzz powercut shutdowns bench bench-latency bench-serve bench-synced bench-spark bench-archive bench-streams bench-ui storm soak soak-serve stream-kills archive-kills sink-kills pages docs clean release-files types-pyright
 MAKEFLAGS += --no-print-directory
 # Tests start hundreds of Python processes: without bytecode on disk each compiles every module that it imports,
 # and each worker rewrites every test.
@@ -24,6 +24,10 @@ help: ## this list
 
 setup: ## make .venv ready (all the others do this first; quick when nothing changed)
 	@.ci/setup
+
+# Nothing needs it: a loop that is not there is compiled where it is used. But then by many processes at once.
+loops: setup ## all loops of the checkout compiled and kept: a minute, once
+	@$(BIN)/python .ci/loops
 
 demo: setup ## run 336,776 flights through topics, retries and dead letters, then Spark over them
 	@$(BIN)/mqstore demo $(ARGS)

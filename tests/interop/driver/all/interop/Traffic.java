@@ -382,7 +382,7 @@ public final class Traffic {
         return null;
     }
 
-    /** Threads that send, each 1,000 a second at most; "end_flood" answers which were acknowledged. */
+    /** Threads that send, each 250 a second at most; "end_flood" answers which were acknowledged. */
     private Object flood(String topic, int threads) throws Exception {
         DefaultMQProducer producer = producer("flood");
         producer.setRetryTimesWhenSendFailed(0);
@@ -398,7 +398,7 @@ public final class Traffic {
                     } catch (Exception error) {
                         failed.incrementAndGet();
                     }
-                    LockSupport.parkNanos(1_000_000);
+                    LockSupport.parkNanos(4_000_000);
                 }
             });
             thread.start();
