@@ -728,7 +728,11 @@ class MessageStore:
         return self._services.expired_files()
 
     def delete_unused_topics(self) -> list[DeletedTopic]:
-        """Delete the queues of topics that have no settings (RocketMQ: cleanUnusedTopic)."""
+        """Delete the queues of topics that have no settings (RocketMQ: cleanUnusedTopic).
+
+        These are topics whose settings were removed since the store was opened: opening gives settings to
+        topics that have queues only.
+        """
         self._check_writable()
         return self._administration.delete_unused_topics()
 

@@ -93,10 +93,10 @@ class MappedRegion(Protocol):
         """
         ...
 
-    def read_ahead(self, *, is_wanted: bool) -> None:
-        """Hint: whether the first touch of a page brings those behind it into memory.
+    def read_ahead(self, position: int, *, is_wanted: bool) -> None:
+        """Hint: whether, from `position` on, the first touch of a page brings those behind it into memory.
 
-        A file is read ahead as the system does it until this is called. Not wanted for a file that is synced
+        A file is read ahead as the system does it until this is called. Not wanted for a part that is synced
         often while it grows: the system reads ahead in ever larger pieces, and a sync writes each piece of
         which a byte has changed as a whole, up to 2 MiB.
         """

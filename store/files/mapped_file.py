@@ -187,7 +187,7 @@ class MappedFile:
             if end <= start:
                 return
             if self.reserved_position == 0 and self._is_synced_often:
-                self.region.read_ahead(is_wanted=False)
+                self.region.read_ahead(start, is_wanted=False)
             window = self._reserve_window_bytes
             wanted = min(self.size_bytes, -(-end // window) * window)
             try:
@@ -233,7 +233,7 @@ class MappedFile:
     def finish(self) -> None:
         """Nothing is written any more: who reads it from the disk reads ahead."""
         if self._is_synced_often:
-            self.region.read_ahead(is_wanted=True)
+            self.region.read_ahead(0, is_wanted=True)
 
     def _attend(self, end: int) -> None:
         # First: while there is no room for it, each publish comes here.

@@ -47,7 +47,7 @@ class MemoryMappedRegion:
     def populate(self, position: int, length_bytes: int, *, writable: bool = True) -> None:
         return
 
-    def read_ahead(self, *, is_wanted: bool) -> None:
+    def read_ahead(self, position: int, *, is_wanted: bool) -> None:
         return
 
     def next_data(self, position: int) -> int:

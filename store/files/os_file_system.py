@@ -100,7 +100,7 @@ class OsMappedRegion:
                 self._buffer = _map(descriptor, size_bytes, read_only=is_view_read_only)
         finally:
             self.release_descriptor()
-        self.read_ahead(is_wanted=True)
+        self.read_ahead(0, is_wanted=True)
         view = memoryview(self._buffer).cast("B")
         self.view = view.toreadonly() if is_view_read_only else view
         self.address = 0 if is_view_read_only else ctypes.addressof(self._buffer)
@@ -163,10 +163,11 @@ class OsMappedRegion:
         if writable:
             self._populated_position = position + length_bytes
 
-    def read_ahead(self, *, is_wanted: bool) -> None:
+    def read_ahead(self, position: int, *, is_wanted: bool) -> None:
         is_useful = is_wanted and self.size_bytes >= _READ_AHEAD_BYTES
         advice = mmap.MADV_NORMAL if is_useful else mmap.MADV_RANDOM
-        _libc.madvise(ctypes.addressof(self._buffer), self.size_bytes, advice)
+        begin = position - position % mmap.PAGESIZE
+        _libc.madvise(ctypes.addressof(self._buffer) + begin, self.size_bytes - begin, advice)
 
     def next_data(self, position: int) -> int:
         with self._guard:

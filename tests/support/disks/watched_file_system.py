@@ -49,8 +49,8 @@ class WatchedRegion:
     def populate(self, position: int, length_bytes: int, *, writable: bool = True) -> None:
         self._region.populate(position, length_bytes, writable=writable)
 
-    def read_ahead(self, *, is_wanted: bool) -> None:
-        self._region.read_ahead(is_wanted=is_wanted)
+    def read_ahead(self, position: int, *, is_wanted: bool) -> None:
+        self._region.read_ahead(position, is_wanted=is_wanted)
 
     def next_data(self, position: int) -> int:
         return self._region.next_data(position)

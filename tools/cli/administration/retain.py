@@ -31,7 +31,6 @@ class RetainRow(Row):
     bytes: int
     min_offset: int
     queues: list[str] | None
-    unused_topics: list[str] | None
 
 
 @click.command(cls=Command)
@@ -40,14 +39,12 @@ class RetainRow(Row):
     "--hours", type=click.IntRange(min=0), help="Keep segments this long, instead of the 72 of RocketMQ."
 )
 @click.option("--queues", is_flag=True, help="Then delete the queues of which no message is left.")
-@click.option("--unused-topics", is_flag=True, help="Then delete the queues of topics without settings.")
 @apply_option
 @json_option
 def retain(
     store: Path,
     hours: int | None,
     queues: bool,
-    unused_topics: bool,
     apply: bool,
     json: bool,
 ) -> None:
@@ -61,19 +58,17 @@ def retain(
     settings = (f"file_reserved_time={StoreConfig().file_reserved_time if hours is None else hours}",)
     with open_to_apply(store, output, apply=apply, settings=settings) as opened:
         look = _applied if apply else _shown
-        row = look(opened, queues=queues, unused_topics=unused_topics)
+        row = look(opened, queues=queues)
     if output.is_json:
         output.facts(row)
     else:
         _tell(output, row)
-    end_of(output, apply=apply, is_needed=bool(row.segments or row.queues or row.unused_topics))
+    end_of(output, apply=apply, is_needed=bool(row.segments or row.queues))
 
 
-def _applied(store: MessageStore, *, queues: bool, unused_topics: bool) -> RetainRow:
+def _applied(store: MessageStore, *, queues: bool) -> RetainRow:
     before = store.min_offset
     segments = store.delete_expired_files()
-    # In this order: a topic whose queues have expired would not be found as unused any more.
-    unused = [each.topic for each in store.delete_unused_topics()] if unused_topics else None
     expired = _names(store.delete_expired_queues()) if queues else None
     return RetainRow(
         is_applied=True,
@@ -81,23 +76,19 @@ def _applied(store: MessageStore, *, queues: bool, unused_topics: bool) -> Retai
         bytes=store.min_offset - before,
         min_offset=store.min_offset,
         queues=expired,
-        unused_topics=unused,
     )
 
 
-def _shown(store: MessageStore, *, queues: bool, unused_topics: bool) -> RetainRow:
+def _shown(store: MessageStore, *, queues: bool) -> RetainRow:
     """What `_applied` would delete."""
     files = store.expired_files()
     end = store.min_offset + len(files) * store.config.mapped_file_size_commit_log
-    unused = store.unused_topics() if unused_topics else None
-    expired = store.expired_queues() if queues else []
     return RetainRow(
         is_applied=False,
         segments=len(files),
         bytes=end - store.min_offset,
         min_offset=end,
-        queues=_names([queue for queue in expired if queue[0] not in (unused or ())]) if queues else None,
-        unused_topics=unused,
+        queues=_names(store.expired_queues()) if queues else None,
     )
 
 
@@ -110,6 +101,5 @@ def _tell(output: Output, row: RetainRow) -> None:
     output.text(
         f"{done} {row.segments:,} segments, {row.bytes:,} bytes; the log begins at {row.min_offset:,}"
     )
-    for name, what in (("queues", row.queues), ("topics without settings", row.unused_topics)):
-        if what is not None:
-            output.text(f"{done} {name}: {', '.join(what) or 'none'}")
+    if row.queues is not None:
+        output.text(f"{done} queues: {', '.join(row.queues) or 'none'}")

@@ -201,7 +201,7 @@ def test_a_file_whose_syncs_are_waited_for_is_not_read_ahead_while_it_grows(
     """Said before its first page is touched, and taken back once it is finished."""
     mapped_file = make(file_system, root, is_synced_often=is_synced_often)
     said: list[object] = []
-    monkeypatch.setattr(mapped_file.region, "read_ahead", lambda **how: said.append(how["is_wanted"]))
+    monkeypatch.setattr(mapped_file.region, "read_ahead", lambda _, **how: said.append(how["is_wanted"]))
     monkeypatch.setattr(mapped_file.region, "populate", lambda *_, **how: said.append(how["writable"]))
     mapped_file.reserve_first_window()
     while mapped_file.reserved_position < SIZE:
@@ -212,6 +212,19 @@ def test_a_file_whose_syncs_are_waited_for_is_not_read_ahead_while_it_grows(
     said.clear()
     mapped_file.finish()
     assert said == [True] * is_synced_often
+
+
+def test_what_was_in_a_file_before_may_be_read_ahead(
+    file_system: FileSystem, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer that is far behind reads it from a disk, after a restart."""
+    make(file_system, root).reserve_first_window()
+    again = make(file_system, root, create=False, is_synced_often=True)
+    again.wrote_position = 5_000
+    begins: list[int] = []
+    monkeypatch.setattr(again.region, "read_ahead", lambda position, **_: begins.append(position))
+    again.publish(bytes(512))
+    assert begins == [5_000]
 
 
 def test_a_file_is_mapped_when_it_is_first_touched(

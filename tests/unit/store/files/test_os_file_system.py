@@ -5,6 +5,7 @@ What both file systems share is in tests/contract/test_file_system.py; the lock 
 
 import errno
 import os
+import re
 import resource
 import threading
 from collections.abc import Iterator
@@ -64,13 +65,22 @@ def test_the_kernel_is_told_whether_to_read_ahead(path: Path) -> None:
     region = OsFileSystem().map(path, 32 << 20, create=True)
     found = [flags_of_mapping(path)]
     for is_wanted in (False, True):
-        region.read_ahead(is_wanted=is_wanted)
+        region.read_ahead(0, is_wanted=is_wanted)
         found.append(flags_of_mapping(path))
     assert ["rr" in flags for flags in found] == [False, True, False]
     small = OsFileSystem().map(path.with_name("small"), 1 << 20, create=True)
     assert "rr" in flags_of_mapping(path.with_name("small"))
-    small.read_ahead(is_wanted=True)
+    small.read_ahead(0, is_wanted=True)
     assert "rr" in flags_of_mapping(path.with_name("small"))
+
+
+def test_what_was_there_before_is_read_ahead_all_the_same(path: Path) -> None:
+    """The kernel keeps what it was told of the pages up to a position, and of those from there on."""
+    region = OsFileSystem().map(path, 32 << 20, create=True)
+    region.read_ahead((20 << 20) + 5, is_wanted=False)
+    of_file = re.findall(rf"(?m)^(\w+)-(\w+) .* {re.escape(str(path))}$", Path("/proc/self/maps").read_text())
+    assert [int(end, 16) - int(begin, 16) for begin, end in of_file] == [20 << 20, 12 << 20]
+    assert "rr" not in flags_of_mapping(path)
 
 
 @contextmanager

@@ -336,7 +336,7 @@ def test_a_segment_that_is_full_may_be_read_ahead(
     first = small.append(b"a")
     said: list[object] = []
     region = small.log.files.files[0].region
-    monkeypatch.setattr(region, "read_ahead", lambda **how: said.append(how["is_wanted"]))
+    monkeypatch.setattr(region, "read_ahead", lambda _, **how: said.append(how["is_wanted"]))
     while small.append(bytes(500)).physical_offset < SEGMENT_BYTES:
         assert said == []
     assert (first.physical_offset, said) == (0, [True])
