@@ -7,6 +7,9 @@ An error of a command ends in one line on standard error (with --json, one objec
 exit_codes.py gives it. Any other exception is a bug and keeps its traceback.
 """
 
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +21,6 @@ from mqstore.store.errors import StoreError
 from mqstore.store.loops import machine_code
 from mqstore.tools.cli.command import Group
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem, exit_code_of
-from mqstore.tools.cli.options import is_json_asked
 from mqstore.tools.cli.output import Output
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ _ALIASES: Final = {
     "updateSubGroup": "groups update",
 }
 
-_IS_JSON_WORD: Final = "mqstore.is-json-word"
+_IS_JSON: Final = "mqstore.is-json"
 
 
 class _CommandTable(Group):
@@ -110,26 +112,35 @@ class _CommandTable(Group):
         return [item for item in super().shell_complete(ctx, incomplete) if " " not in item.value]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # The words of a command that cannot be parsed are asked for --json, too.
-        ctx.meta[_IS_JSON_WORD] = "--json" in args
-        return super().parse_args(ctx, args)
+        # By the words, for a command that cannot be parsed has no options yet. Behind `--` there are none.
+        ctx.meta[_IS_JSON] = "--json" in itertools.takewhile(lambda word: word != "--", args)
+        with _told_errors(ctx):
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _told_errors(ctx):
             return super().invoke(ctx)
-        except click.UsageError as error:
-            if not ctx.meta[_IS_JSON_WORD]:
-                raise
-            Output(is_json=True).error(click.UsageError(error.format_message()), ExitCode.USAGE)
-            raise click.exceptions.Exit(ExitCode.USAGE) from error
-        except (StoreError, ToolProblem, OSError) as error:
-            if isinstance(error, BrokenPipeError):
-                raise
-            code = exit_code_of(error)
-            Output(is_json=is_json_asked(ctx)).error(error, code)
-            raise click.exceptions.Exit(code) from error
-        except KeyboardInterrupt as error:
-            raise click.exceptions.Exit(ExitCode.INTERRUPTED) from error
+
+
+@contextmanager
+def _told_errors(ctx: click.Context) -> Iterator[None]:
+    """Tell errors on standard error, and exit with their codes."""
+    output = Output(is_json=ctx.meta[_IS_JSON])
+    try:
+        yield
+    except click.UsageError as error:
+        if not output.is_json:
+            raise
+        output.error(click.UsageError(error.format_message()), ExitCode.USAGE)
+        raise click.exceptions.Exit(ExitCode.USAGE) from error
+    except (StoreError, ToolProblem, OSError) as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        code = exit_code_of(error)
+        output.error(error, code)
+        raise click.exceptions.Exit(code) from error
+    except KeyboardInterrupt as error:
+        raise click.exceptions.Exit(ExitCode.INTERRUPTED) from error
 
 
 def _hint(name: str) -> str:

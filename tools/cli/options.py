@@ -13,7 +13,6 @@ __all__ = [
     "begin_option",
     "config_option",
     "end_option",
-    "is_json_asked",
     "json_option",
     "raw_option",
     "refuse_given",
@@ -39,19 +38,6 @@ def together(*decorators: Decorator) -> Decorator:
     return decorate
 
 
-_JSON_ASKED = "mqstore.json"
-
-
-def _remember(context: click.Context, _: click.Parameter, is_json: bool) -> bool:
-    context.find_root().meta[_JSON_ASKED] = is_json
-    return is_json
-
-
-def is_json_asked(context: click.Context) -> bool:
-    """Whether the command that runs under `context` was given --json."""
-    return bool(context.find_root().meta.get(_JSON_ASKED, False))
-
-
 def refuse_given(reason: str, *names: str) -> None:
     """Raise BadParameter if one of these options was given: it would be passed over.
 
@@ -72,9 +58,7 @@ url_argument = click.argument(
     cls=Argument,
     help="Place of the archive: s3://bucket/prefix, gs://..., abfs://..., hdfs://..., or a directory.",
 )
-json_option = click.option(
-    "--json", is_flag=True, callback=_remember, help="Write JSON, one object a line, nothing shortened."
-)
+json_option = click.option("--json", is_flag=True, help="Write JSON, one object a line, nothing shortened.")
 raw_option = click.option(
     "--raw", is_flag=True, help="Show bodies as they are stored: compressed where producers did so."
 )

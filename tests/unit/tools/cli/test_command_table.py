@@ -129,6 +129,7 @@ def test_an_error_is_an_object_with_json(tmp_path: Path) -> None:
         (("get", "data", "orders", "--cuont", "1"), "--cuont"),
         (("get",), "STORE"),
         (("query", "data"), "give one of --key, --id and --offset"),
+        (("--wrong", "get"), "--wrong"),
     ],
 )
 def test_wrong_usage_is_an_object_with_json(words: tuple[str, ...], told: str) -> None:
@@ -138,6 +139,11 @@ def test_wrong_usage_is_an_object_with_json(words: tuple[str, ...], told: str) -
     assert (error["error"], error["exitCode"], result.exit_code) == ("UsageError", 2, 2)
     assert told in str(error["message"])
     assert run(*words).stderr.startswith("Usage: ")
+
+
+def test_what_stands_behind_two_hyphens_is_no_option() -> None:
+    """A body may be --json."""
+    assert run("put", "data", "orders", "--wrong", "--", "--json").stderr.startswith("Usage: ")
 
 
 @pytest.mark.parametrize(("name", "near"), [("putt", "'put'"), ("topicLst", "'topicList'"), ("xyz", "")])
