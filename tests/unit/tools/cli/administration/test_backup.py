@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from mqstore import Message, MessageStore
+from mqstore.administration.unfinished_copy import begin_copy, unfinished_layout
+from mqstore.store.files.os_file_system import OsFileSystem
 from support.command_line import ORDER_CONFIG, json_lines, run
 
 COMMAND = "from mqstore.tools.cli.app import main; main()"
@@ -38,6 +40,15 @@ def test_a_target_that_is_taken(orders: Path, tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "it is not empty" in result.stderr
     assert [path.name for path in (tmp_path / "taken").iterdir()] == ["file"]
+
+
+def test_another_backup_to_the_same_place_is_under_way(orders: Path, tmp_path: Path) -> None:
+    """It is waited for, or another place is named: exit code 3."""
+    mark = begin_copy(OsFileSystem(), unfinished_layout(tmp_path / "copy"))
+    result = run("backup", orders, tmp_path / "copy")
+    mark.release()
+    assert (result.exit_code, "another backup to this place is under way" in result.stderr) == (3, True)
+    assert not (tmp_path / "copy").exists()
 
 
 def test_no_store_there(tmp_path: Path) -> None:

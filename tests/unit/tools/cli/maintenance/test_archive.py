@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from mqstore import MessageStore
+from mqstore.administration.unfinished_copy import begin_copy, unfinished_layout
+from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store_layout import StoreLayout
 from support.archives.segmented_store import SEGMENT_BYTES, fill, open_store
 from support.command_line import json_lines, run
@@ -54,6 +56,16 @@ def test_retain_obeys_the_guard(tmp_path: Path, store: Path) -> None:
     assert '"segments":2' in shown.stdout
     (applied,) = json_lines(run("retain", store, "--apply", "--json"))
     assert applied["minOffset"] == 2 * SEGMENT_BYTES
+
+
+def test_another_restore_to_the_same_place_is_under_way(tmp_path: Path, store: Path) -> None:
+    """It is waited for, or another place is named: exit code 3."""
+    run("archive", store, tmp_path / "archive")
+    mark = begin_copy(OsFileSystem(), unfinished_layout(tmp_path / "restored"))
+    result = run("restore", tmp_path / "archive", tmp_path / "restored")
+    mark.release()
+    assert (result.exit_code, "another restore to this place is under way" in result.stderr) == (3, True)
+    assert not (tmp_path / "restored").exists()
 
 
 def test_exit_codes(tmp_path: Path, store: Path) -> None:
