@@ -44,7 +44,7 @@ _GROWN_MIB = 64
 
 
 class Work(NamedTuple):
-    """One kind of load. goal: the ratio that is wanted. is_log_grown: whether _GROWN_MIB are put before."""
+    """One kind of load. goal: the ratio that is wanted. is_log_grown: after _GROWN_MIB of messages."""
 
     title: str
     flush_disk_type: str
@@ -61,8 +61,8 @@ def _sends(way: str, size: int, goal: float | None, flush: str = "ASYNC_FLUSH", 
 
 def _synced_sends(size: int, goal: float, *, threads: int, is_log_grown: bool) -> Work:
     work = _sends("sync", size, goal, "SYNC_FLUSH", threads=threads)
-    log = f"log of {_GROWN_MIB} MiB" if is_log_grown else "new log"
-    return work._replace(title=f"{work.title}, {log}", is_log_grown=is_log_grown)
+    title = f"{work.title}, {_GROWN_MIB} MiB later" if is_log_grown else work.title
+    return work._replace(title=title, is_log_grown=is_log_grown)
 
 
 WORKS = (
@@ -76,7 +76,7 @@ WORKS = (
     _sends("async", 1024, 1.1, under_way=1000, threads=1),
     _sends("batch", 128, 0.6, batch=100, threads=1),
     _sends("batch", 1024, 0.6, batch=100, threads=1),
-    # A sync of a log that has grown may write more than one of a new log: decision 66.
+    # The first two on logs as the warm-up leaves them. A sync of a longer log may write more: decision 66.
     _synced_sends(128, 1.3, threads=1, is_log_grown=False),
     _synced_sends(1024, 1.3, threads=1, is_log_grown=False),
     _synced_sends(128, 1.3, threads=1, is_log_grown=True),

@@ -731,7 +731,7 @@ class MessageStore:
         """Delete the queues of topics that have no settings (RocketMQ: cleanUnusedTopic).
 
         These are topics whose settings were removed since the store was opened: opening gives settings to
-        topics that have queues only.
+        every topic that has queues and none.
         """
         self._check_writable()
         return self._administration.delete_unused_topics()

@@ -112,7 +112,8 @@ class _CommandTable(Group):
         return [item for item in super().shell_complete(ctx, incomplete) if " " not in item.value]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # By the words, for a command that cannot be parsed has no options yet. Behind `--` there are none.
+        # By the words, for a command that cannot be parsed has no options yet. Behind `--` there are none; a
+        # `--json` that is the value of an option counts, too.
         ctx.meta[_IS_JSON] = "--json" in itertools.takewhile(lambda word: word != "--", args)
         with _told_errors(ctx):
             return super().parse_args(ctx, args)

@@ -12,6 +12,7 @@ from mqstore.store.files.file_names import file_name
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.mapped_file import MappedFile, MappedFileSettings
 from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
 from support.disks.watched_file_system import WatchedFileSystem
 
 SIZE = 65_536
@@ -214,17 +215,22 @@ def test_a_file_whose_syncs_are_waited_for_is_not_read_ahead_while_it_grows(
     assert said == [True] * is_synced_often
 
 
-def test_what_was_in_a_file_before_may_be_read_ahead(
-    file_system: FileSystem, root: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("wrote_position", "begin"), [(5_000, 0), (100 << 20, 36 << 20)])
+def test_what_was_in_a_file_long_before_may_be_read_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrote_position: int, begin: int
 ) -> None:
-    """A consumer that is far behind reads it from a disk, after a restart."""
-    make(file_system, root).reserve_first_window()
-    again = make(file_system, root, create=False, is_synced_often=True)
-    again.wrote_position = 5_000
+    """A consumer that is far behind reads it from a disk. The last 64 MiB are too near what is written."""
+    settings = MappedFileSettings(
+        file_size_bytes=128 << 20, reserve_window_bytes=WINDOW, is_synced_often=True
+    )
+    path = tmp_path / file_name(0)
+    MappedFile(OsFileSystem(), path, settings, create=True)
+    again = MappedFile(OsFileSystem(), path, settings)
+    again.wrote_position = wrote_position
     begins: list[int] = []
     monkeypatch.setattr(again.region, "read_ahead", lambda position, **_: begins.append(position))
     again.publish(bytes(512))
-    assert begins == [5_000]
+    assert begins == [begin]
 
 
 def test_a_file_is_mapped_when_it_is_first_touched(

@@ -45,8 +45,10 @@ def test_a_target_that_is_taken(orders: Path, tmp_path: Path) -> None:
 def test_another_backup_to_the_same_place_is_under_way(orders: Path, tmp_path: Path) -> None:
     """It is waited for, or another place is named: exit code 3."""
     mark = begin_copy(OsFileSystem(), unfinished_layout(tmp_path / "copy"))
-    result = run("backup", orders, tmp_path / "copy")
-    mark.release()
+    try:
+        result = run("backup", orders, tmp_path / "copy")
+    finally:
+        mark.release()
     assert (result.exit_code, "another backup to this place is under way" in result.stderr) == (3, True)
     assert not (tmp_path / "copy").exists()
 

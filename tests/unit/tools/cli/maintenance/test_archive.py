@@ -62,8 +62,10 @@ def test_another_restore_to_the_same_place_is_under_way(tmp_path: Path, store: P
     """It is waited for, or another place is named: exit code 3."""
     run("archive", store, tmp_path / "archive")
     mark = begin_copy(OsFileSystem(), unfinished_layout(tmp_path / "restored"))
-    result = run("restore", tmp_path / "archive", tmp_path / "restored")
-    mark.release()
+    try:
+        result = run("restore", tmp_path / "archive", tmp_path / "restored")
+    finally:
+        mark.release()
     assert (result.exit_code, "another restore to this place is under way" in result.stderr) == (3, True)
     assert not (tmp_path / "restored").exists()
 
