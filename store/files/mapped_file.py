@@ -29,7 +29,7 @@ __all__ = ["MappedFile", "MappedFileSettings"]
 _CHUNK_BYTES = 1 << 20
 # Who reads what lies before the writer reads ahead, into what the writer will write. The system does not stop
 # at the border of an advice; usual disks are read ahead by 128 KiB to 8 MiB.
-_READ_AHEAD_BYTES = 64 << 20
+_READERS_REACH_BYTES = 64 << 20
 # File systems allocate blocks of this size, or of a multiple of it.
 _BLOCK_BYTES = 4096
 
@@ -190,7 +190,7 @@ class MappedFile:
             if end <= start:
                 return
             if self.reserved_position == 0 and self._is_synced_often:
-                self.region.read_ahead(max(0, start - _READ_AHEAD_BYTES), is_wanted=False)
+                self.region.read_ahead(max(0, start - _READERS_REACH_BYTES), is_wanted=False)
             window = self._reserve_window_bytes
             wanted = min(self.size_bytes, -(-end // window) * window)
             try:

@@ -38,7 +38,7 @@ def main() -> None:
             raise
         sys.exit(f"mqstore: the command line needs {error.name}: pip install click rich")
     except OSError as error:
-        # What ends a command is told by the table; this is a page of help that cannot be written.
+        # Errors of parsing and of commands are told by the table; this is what Click could not write itself.
         sys.exit(f"mqstore: {error}")
 
 

@@ -19,12 +19,23 @@ SIZE = 65_536
 WINDOW = 8_192
 
 
-def make(file_system: FileSystem, root: Path, *, create: bool = True, **settings: bool) -> MappedFile:
-    """settings: fields of MappedFileSettings."""
+def make(
+    file_system: FileSystem,
+    root: Path,
+    *,
+    create: bool = True,
+    read_only: bool = False,
+    is_synced_often: bool = False,
+) -> MappedFile:
     return MappedFile(
         file_system,
         root / file_name(SIZE),
-        MappedFileSettings(file_size_bytes=SIZE, reserve_window_bytes=WINDOW, **settings),  # type: ignore[arg-type]
+        MappedFileSettings(
+            file_size_bytes=SIZE,
+            reserve_window_bytes=WINDOW,
+            read_only=read_only,
+            is_synced_often=is_synced_often,
+        ),
         create=create,
     )
 

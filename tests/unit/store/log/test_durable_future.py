@@ -320,7 +320,7 @@ def test_many_threads_ask_one_at_once(small: SmallLog, flusher: Flusher) -> None
             def ask(number: int) -> object:
                 begin.wait(60)  # noqa: B023 - all of a round are waited for in it
                 if number >= 5:
-                    future.add_done_callback(lambda done: told.put(done.result(0)))  # noqa: B023
+                    future.add_done_callback(lambda done: told.put(done.result(0)))  # noqa: B023 - as above
                     number -= 5
                 return asking[number](future)  # noqa: B023
 
