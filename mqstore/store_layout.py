@@ -21,8 +21,9 @@ BrokerPathConfigHelper.
 """
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from mqstore.store.errors import ConfigIllegal
 
@@ -47,8 +48,7 @@ def user_path(path: str | Path) -> Path:
     return Path(expanded)
 
 
-@dataclass(frozen=True)
-class StoreLayout:
+class StoreLayout(msgspec.Struct, frozen=True):
     """Paths of one store."""
 
     root: Path

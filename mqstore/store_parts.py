@@ -59,7 +59,7 @@ __all__ = [
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OpeningContext:
     """What the parts of one store are opened with.
 
@@ -94,7 +94,7 @@ class OpeningContext:
         return config.key_index == "index_file" or is_for_broker
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KeyFeed:
     """A key index, and the dispatcher that brings it the log."""
 
@@ -104,7 +104,7 @@ class KeyFeed:
     """Called at each round of persistence: makes durable what is due. `index.flush` makes all durable."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StoreParts:
     """The parts of an open store, recovered and caught up.
 

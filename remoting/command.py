@@ -8,6 +8,7 @@ Values; any thread. Source: docs/spec/remoting.md sections 1 and 2; RemotingComm
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -26,7 +27,6 @@ ROCKETMQ: Final = 1
 VERSION: Final = 513
 """The ordinal of RocketMQ's version that a server answers with, 5.5.0: all clients have taken it."""
 
-_NULL: Final = b"null"
 _ANSWER: Final = 1
 _ONE_WAY: Final = 2
 # As a broker: clients know no other.
@@ -67,10 +67,8 @@ class Command(msgspec.Struct, frozen=True, gc=False):
         try:
             if isinstance(self.fields, dict):
                 return msgspec.convert(self.fields, form, strict=False)
-            raw: msgspec.Raw | bytes = self.fields
-            if _is_null(self.fields):
-                raw = b"{}"
-            fields: FieldsT = _decoder(form).decode(raw)
+            decode = _fields_decoder(form)
+            fields: FieldsT = decode(self.fields) or decode(b"{}")
             return fields
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise FieldsIllegal(self.code, str(error)) from error
@@ -92,24 +90,21 @@ class Command(msgspec.Struct, frozen=True, gc=False):
         return f"Command({kind} {self.code}, opaque={self.opaque}, body of {len(self.body)} bytes)"
 
 
-def _is_null(raw: msgspec.Raw) -> bool:
-    return len(memoryview(raw)) == len(_NULL) and bytes(raw) == _NULL
-
-
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 @functools.cache
-def _decoder(form: type[Any]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(form, strict=False)
+def _fields_decoder(form: type[Any]) -> Callable[[msgspec.Raw | bytes], Any]:
+    """Of `null`, which some send for no fields, it makes None."""
+    return msgspec.json.Decoder(form | None, strict=False).decode
 
 
 def decode_command(frame: Frame) -> Command:
     """The command of a frame. Raises HeaderIllegal."""
-    serialization, header, body = frame
+    serialization = frame.serialization
     if serialization == JSON:
-        found = decode_json_header(header)
+        found = decode_json_header(frame.header)
         return Command(
             found.code,
             found.opaque,
@@ -118,12 +113,12 @@ def decode_command(frame: Frame) -> Command:
             found.version,
             found.remark,
             found.extFields,
-            body,
+            frame.body,
             JSON,
         )
     if serialization == ROCKETMQ:
-        code, language, version, opaque, flag, remark, fields = decode_binary_header(header)
-        return Command(code, opaque, flag, language, version, remark, fields, body, ROCKETMQ)
+        code, language, version, opaque, flag, remark, fields = decode_binary_header(frame.header)
+        return Command(code, opaque, flag, language, version, remark, fields, frame.body, ROCKETMQ)
     raise HeaderIllegal(f"its type is {serialization}, and only 0 (JSON) and 1 (ROCKETMQ) are known")
 
 

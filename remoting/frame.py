@@ -15,7 +15,9 @@ Source: docs/spec/remoting.md section 1; RemotingCommand#encode, NettyDecoder of
 """
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from mqstore.remoting.errors import FrameIllegal
 
@@ -27,14 +29,16 @@ MAX_FRAME_BYTES: Final = 16_777_216
 _HEAD: Final = struct.Struct(">II")
 _LENGTH_BYTES: Final = 4
 _HEADER_LENGTH: Final = 0x00FF_FFFF
-assert _HEAD.size == 8
+_HEAD_BYTES: Final = 8
+assert _HEAD.size == _HEAD_BYTES
+_pack_head, _unpack_head = _HEAD.pack, _HEAD.unpack_from
 
 
-class Frame(NamedTuple):
-    """One frame. serialization: 0 JSON, 1 ROCKETMQ, others are unknown. header, body: views, not copies."""
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """One frame. serialization: 0 JSON, 1 ROCKETMQ, others are unknown. body: a view, not a copy."""
 
     serialization: int
-    header: memoryview
+    header: bytes
     body: memoryview
 
 
@@ -44,8 +48,8 @@ def encode_frame(serialization: int, header: bytes, body: bytes = b"") -> bytes:
     >>> encode_frame(0, b"{}", b"hi").hex()
     '00000008000000027b7d6869'
     """
-    head = _HEAD.pack(_LENGTH_BYTES + len(header) + len(body), serialization << 24 | len(header))
-    return b"".join((head, header, body))
+    head = _pack_head(_LENGTH_BYTES + len(header) + len(body), serialization << 24 | len(header))
+    return head + header + body
 
 
 class FrameReader:
@@ -56,7 +60,7 @@ class FrameReader:
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self.failure: FrameIllegal | None = None
-        self._max_frame_bytes = max_frame_bytes
+        self._max_length = max_frame_bytes - _LENGTH_BYTES
         # The beginning of a frame whose rest has not come yet.
         self._pending = bytearray()
         # Bytes that `_pending` must have before it is worth looking at again.
@@ -80,30 +84,29 @@ class FrameReader:
             self._pending.clear()
         frames: list[Frame] = []
         view, at, end = memoryview(data), 0, len(data)
-        while end - at >= _HEAD.size:
-            length, word = _HEAD.unpack_from(data, at)
+        while end - at >= _HEAD_BYTES:
+            length, word = _unpack_head(data, at)
             header_length = word & _HEADER_LENGTH
-            self.failure = self._broken_limit(length, header_length)
-            if self.failure is not None:
+            if length > self._max_length:
+                self.failure = FrameIllegal("the length", length, self._max_length)
+                return frames
+            room = length - _LENGTH_BYTES
+            if header_length > room:
+                self.failure = FrameIllegal("the header length", header_length, max(0, room))
                 return frames
             stop = at + _LENGTH_BYTES + length
             if stop > end:
                 self._needed = stop - at
                 break
-            body_at = at + _HEAD.size + header_length
-            frames.append(Frame(word >> 24, view[at + _HEAD.size : body_at], view[body_at:stop]))
+            header_at = at + _HEAD_BYTES
+            body_at = header_at + header_length
+            frames.append(Frame(word >> 24, data[header_at:body_at], view[body_at:stop]))
             at = stop
         else:
-            self._needed = _HEAD.size
-        self._pending += view[at:]
+            self._needed = _HEAD_BYTES
+        if at < end:
+            self._pending += view[at:]
         return frames
-
-    def _broken_limit(self, length: int, header_length: int) -> FrameIllegal | None:
-        if length > self._max_frame_bytes - _LENGTH_BYTES:
-            return FrameIllegal("the length", length, self._max_frame_bytes - _LENGTH_BYTES)
-        if header_length > length - _LENGTH_BYTES:
-            return FrameIllegal("the header length", header_length, max(0, length - _LENGTH_BYTES))
-        return None
 
     def __repr__(self) -> str:
         state = "failed" if self.failure else f"{len(self._pending)} bytes wait"

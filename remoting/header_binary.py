@@ -40,7 +40,7 @@ class BinaryHeader(NamedTuple):
     fields: dict[str, str]
 
 
-def decode_binary_header(data: memoryview | bytes) -> BinaryHeader:
+def decode_binary_header(data: bytes) -> BinaryHeader:
     """Raises HeaderIllegal."""
     try:
         code, language, version, opaque, flag = _FIXED.unpack_from(data, 0)
@@ -56,7 +56,7 @@ def decode_binary_header(data: memoryview | bytes) -> BinaryHeader:
     return BinaryHeader(code, name, version, opaque, flag, remark or None, fields)
 
 
-def _fields(data: memoryview | bytes, at: int, stop: int) -> dict[str, str]:
+def _fields(data: bytes, at: int, stop: int) -> dict[str, str]:
     fields = {}
     while at < stop:
         name, at = _text(data, at, stop, _SHORT)
@@ -65,7 +65,7 @@ def _fields(data: memoryview | bytes, at: int, stop: int) -> dict[str, str]:
     return fields
 
 
-def _text(data: memoryview | bytes, at: int, stop: int, length_form: struct.Struct) -> tuple[str, int]:
+def _text(data: bytes, at: int, stop: int, length_form: struct.Struct) -> tuple[str, int]:
     """The text there, and where it ends."""
     if stop - at < length_form.size:
         raise HeaderIllegal(f"{stop - at} bytes are left for a length")

@@ -37,7 +37,7 @@ _decoder = msgspec.json.Decoder(JsonHeader, strict=False)
 _encode = msgspec.json.Encoder().encode
 
 
-def decode_json_header(data: memoryview | bytes) -> JsonHeader:
+def decode_json_header(data: bytes) -> JsonHeader:
     """Raises HeaderIllegal."""
     try:
         return _decoder.decode(data)

@@ -110,8 +110,9 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have come. Copied out: the next read of any connection overwrites them."""
         self.last_read_s = self.loop.time()
-        self._frames.extend(self._reader.feed(bytes(self._read_buffer[:nbytes])))
-        if not self._reader.has_partial:
+        reader = self._reader
+        self._frames += reader.feed(bytes(self._read_buffer[:nbytes]))
+        if not reader.has_partial:
             self.partial_since_s = None
         elif self.partial_since_s is None:
             self.partial_since_s = self.last_read_s
@@ -123,7 +124,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._is_working = True
         try:
-            while self._frames and not self.is_paused:
+            while self._frames and not (self._is_busy or self._is_clogged):
                 command = decode_command(self._frames.popleft())
                 if command.is_answer:
                     self._answered(command)
@@ -214,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
         self._transport.write(unsent[0] if len(unsent) == 1 else b"".join(unsent))
-        if self.unsent_bytes > self._settings.max_unsent_bytes:
+        if self._is_clogged and self.unsent_bytes > self._settings.max_unsent_bytes:
             _logger.warning("%s does not read its answers: its connection is closed", self.born_host)
             self.abort()
 

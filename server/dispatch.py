@@ -41,7 +41,8 @@ class Dispatch:
 
     def __init__(self, parts: ServerParts) -> None:
         self._workers = parts.workers
-        self._access = AccessControl(parts.settings.access_keys)
+        access = AccessControl(parts.settings.access_keys)
+        self._check = access.check if parts.settings.access_keys else None
         processors: tuple[_Processor, ...] = (
             RouteProcessor(parts),
             SendProcessor(parts),
@@ -73,7 +74,8 @@ class Dispatch:
             return
         self.counts[code] += 1
         try:
-            self._access.check(request.command)
+            if self._check is not None:
+                self._check(request.command)
             if served.is_slow:
                 self._workers.answer_later(request, lambda: served.handle(request))
                 return

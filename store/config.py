@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import difflib
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -353,6 +352,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     with contextlib.suppress(RuntimeError):
         path = path.expanduser()
     data = path.read_bytes()
+    import tomllib
+
     try:
         return tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -53,31 +53,24 @@ class PutMessageStatus(enum.Enum):
     <PutMessageStatus.PUT_OK: 'PUT_OK'>
     """
 
-    PUT_OK = "PUT_OK"
-    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
-    SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
-    CREATE_MAPPED_FILE_FAILED = "CREATE_MAPPED_FILE_FAILED"
-    MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL"
-    PROPERTIES_SIZE_EXCEEDED = "PROPERTIES_SIZE_EXCEEDED"
-    WHEEL_TIMER_NOT_ENABLE = "WHEEL_TIMER_NOT_ENABLE"
-    UNKNOWN_ERROR = "UNKNOWN_ERROR"
+    PUT_OK = "PUT_OK", ResponseCode.SUCCESS
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT", ResponseCode.FLUSH_DISK_TIMEOUT
+    SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE", ResponseCode.SERVICE_NOT_AVAILABLE
+    CREATE_MAPPED_FILE_FAILED = "CREATE_MAPPED_FILE_FAILED", ResponseCode.SYSTEM_ERROR
+    MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL", ResponseCode.MESSAGE_ILLEGAL
+    PROPERTIES_SIZE_EXCEEDED = "PROPERTIES_SIZE_EXCEEDED", ResponseCode.MESSAGE_ILLEGAL
+    WHEEL_TIMER_NOT_ENABLE = "WHEEL_TIMER_NOT_ENABLE", ResponseCode.SYSTEM_ERROR
+    UNKNOWN_ERROR = "UNKNOWN_ERROR", ResponseCode.SYSTEM_ERROR
 
-    @property
-    def response_code(self) -> ResponseCode:
-        """The code that RocketMQ's SendMessageProcessor answers for this status."""
-        return _RESPONSE_CODE_OF_PUT[self]
+    response_code: ResponseCode
+    """The code that RocketMQ's SendMessageProcessor answers for this status."""
 
-
-_RESPONSE_CODE_OF_PUT = {
-    PutMessageStatus.PUT_OK: ResponseCode.SUCCESS,
-    PutMessageStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
-    PutMessageStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
-    PutMessageStatus.CREATE_MAPPED_FILE_FAILED: ResponseCode.SYSTEM_ERROR,
-    PutMessageStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
-    PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
-    PutMessageStatus.WHEEL_TIMER_NOT_ENABLE: ResponseCode.SYSTEM_ERROR,
-    PutMessageStatus.UNKNOWN_ERROR: ResponseCode.SYSTEM_ERROR,
-}
+    def __new__(cls, name: str, response_code: ResponseCode) -> "PutMessageStatus":
+        """A member; its value is its name."""
+        status = object.__new__(cls)
+        status._value_ = name
+        status.response_code = response_code
+        return status
 
 
 class GetMessageStatus(enum.Enum):

@@ -3,8 +3,7 @@
 Pure functions: any thread.
 """
 
-import dataclasses
-
+import msgspec
 import numpy as np
 
 from mqstore.put.put_checks import no_such_queue
@@ -31,7 +30,7 @@ def refuse_dead_letters(columns: MessageColumns, topic: str, *, tries_never: boo
 
 
 def with_chosen_queues(
-    columns: MessageColumns, write_queue_nums: Longs, choice: np.random.Generator
+    columns: MessageColumns, write_queue_nums: Longs, choice: "np.random.Generator"
 ) -> MessageColumns:
     """A queue to write to, chosen at random, for each row that has a negative one.
 
@@ -47,4 +46,4 @@ def with_chosen_queues(
         raise no_such_queue(f"queue_id of row {row}", queue_id, topic, 0, row)
     queue_ids = columns.queue_ids.copy()
     queue_ids[rows] = choice.integers(0, counts)
-    return dataclasses.replace(columns, queue_ids=queue_ids)
+    return msgspec.structs.replace(columns, queue_ids=queue_ids)

@@ -14,7 +14,7 @@ from mqstore.store.log.flusher import Flusher
 __all__ = ["PutParts"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PutParts:
     """choice: picks the queue of a message that leaves it to the store."""
 

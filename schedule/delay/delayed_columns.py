@@ -4,8 +4,7 @@ What delayed_message.py does with one message, for thousands. Rows that ask for 
 Pure function: any thread, no I/O.
 """
 
-import dataclasses
-
+import msgspec
 import numpy as np
 
 from mqstore.schedule.delay.delay_levels import DelayLevels
@@ -53,7 +52,7 @@ def rewrite(columns: MessageColumns, levels: DelayLevels) -> MessageColumns:
         ),
         (REAL_QID, TextColumn.chosen(queue_texts, np.where(is_delayed, queue_indices, _NONE))),
     )
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         columns,
         topics=topics,
         topic_indices=np.where(is_delayed, np.int32(len(topics) - 1), columns.topic_indices),

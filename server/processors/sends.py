@@ -68,6 +68,7 @@ class SendProcessor:
     def __init__(self, parts: ServerParts) -> None:
         self._store = parts.store
         self._topics = parts.store.topics
+        self._lookup = parts.store.topics.lookup
         self._broker = parts.broker
         self._workers = parts.workers
         self._acknowledger = parts.acknowledger
@@ -98,14 +99,15 @@ class SendProcessor:
         fields = send_fields_of(request)
         if fields.batch:
             return self.send_batch(request)
-        if fields.topic in self._waiting or self._is_missing(fields.topic):
+        topic = fields.topic
+        if topic in self._waiting or self._is_missing(topic):
             self._create_first(request, fields)
             return None
         message = self._message_of(request, fields)
         if message.properties.get(TRANSACTION_PREPARED) == "true":
             self._workers.answer_later(request, lambda: self._put_half(message, fields.producer_group))
             return None
-        if message.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+        if topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
             self._workers.answer_later(request, lambda: self._put(message))
             return None
         if not self._is_sync_flush:
@@ -127,13 +129,12 @@ class SendProcessor:
         return None
 
     def _message_of(self, request: Request, fields: SendFields) -> Message:
-        properties = properties_of(fields.properties)
+        properties = _checked(properties_of(fields.properties))
         properties |= self._added
-        message = message_of(request, fields, _checked(properties))
-        queue_id = self._queue_of(message.topic, message.queue_id)
-        if queue_id == message.queue_id:
+        message = message_of(request, fields, properties)
+        if message.queue_id >= 0:
             return message
-        return msgspec.structs.replace(message, queue_id=queue_id)
+        return msgspec.structs.replace(message, queue_id=self._queue_of(message.topic, message.queue_id))
 
     def _put(self, message: Message) -> Answer:
         return self._answer_to(self._broker.send(message, timeout_ms=0), message)
@@ -150,7 +151,7 @@ class SendProcessor:
             "transactionId": message.properties[UNIQ_KEY],
         }
         fields |= self._answered
-        return Answer(put.status.response_code, fields=fields)
+        return Answer(put.status.response_code, None, fields)
 
     # -- a batch --------------------------------------------------------------------------------------
 
@@ -211,7 +212,7 @@ class SendProcessor:
     # -- topics and properties ------------------------------------------------------------------------
 
     def _is_missing(self, topic: str) -> bool:
-        return self._topics.lookup(topic) is None and topic not in NOT_ALLOWED_SEND_TOPICS
+        return self._lookup(topic) is None and topic not in NOT_ALLOWED_SEND_TOPICS
 
     def _create_first(self, request: Request, fields: SendFields) -> None:
         """Have a worker create the topic; what is sent to it meanwhile waits, in its order."""
@@ -283,17 +284,16 @@ class SendProcessor:
 
 def send_fields_of(request: Request) -> SendFields:
     """The fields of a send, under full names or letters. Raises FieldsIllegal."""
-    if request.command.code in _CODES_V1:
-        return request.fields_as(SendHeader)
-    return request.fields_as(SendHeaderV2)
+    command = request.command
+    if command.code in _CODES_V1:
+        return command.fields_as(SendHeader)
+    return command.fields_as(SendHeaderV2)
 
 
 def properties_of(text: str | None) -> dict[str, str]:
     """The properties of a request's text; the last separator may be missing, as in 4.9."""
-    return _split(text) if text else {}
-
-
-def _split(text: str) -> dict[str, str]:
+    if not text:
+        return {}
     chunks = text.split(PROPERTY_SEPARATOR)
     if not chunks[-1]:
         chunks.pop()
@@ -326,7 +326,7 @@ def _listed(body: memoryview, first: Message) -> list[Message]:
         msgspec.structs.replace(
             first,
             body=element.body,
-            properties=_checked(_split(element.properties.decode("utf-8", "replace"))),
+            properties=_checked(properties_of(element.properties.decode("utf-8", "replace"))),
             flag=element.flag,
         )
         for element in decode_batch(body)
@@ -340,7 +340,7 @@ def _first_key(batch: SentBatch | list[Message]) -> str:
     """The unique key of the first message of a batch that was stored."""
     if not isinstance(batch, SentBatch) or batch.is_listed:
         return batch[0].properties[UNIQ_KEY]
-    return _split(first_element(batch.body).properties.decode())[UNIQ_KEY]
+    return properties_of(first_element(batch.body).properties.decode())[UNIQ_KEY]
 
 
 def _message_ids(puts: Sequence[PutMessageResult]) -> str:
@@ -361,7 +361,7 @@ def message_of(request: Request, fields: SendFields, properties: dict[str, str])
     """The message that a request sends."""
     return Message(
         fields.topic,
-        bytes(request.body),
+        bytes(request.command.body),
         queue_id=fields.queue_id,
         properties=properties,
         flag=fields.flag,

@@ -8,10 +8,10 @@ Pure functions: any thread.
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -43,8 +43,7 @@ COLUMN_NAMES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MessageColumns:
+class MessageColumns(msgspec.Struct, frozen=True, eq=False):
     """Messages, one a row, as `Message` has their fields.
 
     topics, topic_indices: for each row which of the topics. properties: in the stored form, so far unchecked.

@@ -7,9 +7,9 @@ Threads: one owner at a time; nothing in it is shared.
 """
 
 import functools
-from dataclasses import dataclass
 from types import ModuleType
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -24,8 +24,7 @@ def _kernels() -> ModuleType:
     return encode_kernels
 
 
-@dataclass(frozen=True, slots=True)
-class RecordBlock:
+class RecordBlock(msgspec.Struct, frozen=True, eq=False):
     """Records that lack only what the append lock knows.
 
     buffer: uint8, writable. starts: int64, where each record begins, and behind the last. marks: uint8, bits
@@ -81,8 +80,7 @@ class RecordBlock:
         return after
 
 
-@dataclass(frozen=True, slots=True)
-class AppendedBlock:
+class AppendedBlock(msgspec.Struct, frozen=True, eq=False):
     """Where the records of a block went. queue_offsets, physical_offsets: int64, one for each record."""
 
     queue_offsets: npt.NDArray[np.int64]

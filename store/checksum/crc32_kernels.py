@@ -55,11 +55,10 @@ CAN_FOLD_WIDELY = CAN_FOLD and compiles_with("vpclmulqdq", "avx2")
 
 def _crc_tables() -> np.ndarray:
     tables = np.zeros((8, 256), np.uint32)
-    for byte in range(256):
-        crc = np.uint32(byte)
-        for _ in range(8):
-            crc = crc >> np.uint32(1) ^ (_REFLECTED if crc & np.uint32(1) else np.uint32(0))
-        tables[0, byte] = crc
+    crcs = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        crcs = crcs >> np.uint32(1) ^ _REFLECTED * (crcs & np.uint32(1))
+    tables[0] = crcs
     for row in range(1, 8):
         previous = tables[row - 1]
         tables[row] = previous >> np.uint32(8) ^ tables[0][previous & np.uint32(0xFF)]

@@ -13,10 +13,10 @@ Durability: none until `sync` returns.
 """
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -34,8 +34,7 @@ _READERS_REACH_BYTES = 64 << 20
 _BLOCK_BYTES = 4096
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MappedFileSettings:
+class MappedFileSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What all files of a row have in common. The row's owner makes one and hands it down."""
 
     file_size_bytes: int

@@ -4,6 +4,8 @@
 #decodeMessageId. The producer's own id is the property UNIQ_KEY, not this one.
 """
 
+import functools
+
 from mqstore.store.record.host import Host
 
 __all__ = ["decode_message_id", "encode_message_id"]
@@ -15,7 +17,13 @@ def encode_message_id(store_host: bytes, physical_offset: int) -> str:
     >>> encode_message_id(Host.parse("192.168.1.10:10911").encode(), 1024)
     'C0A8010A00002A9F0000000000000400'
     """
-    return (store_host + physical_offset.to_bytes(8, "big")).hex().upper()
+    return f"{_digits_of(store_host)}{physical_offset:016X}"
+
+
+@functools.lru_cache(maxsize=16)
+def _digits_of(host: bytes) -> str:
+    """Kept, for a server has one host and many ids."""
+    return host.hex().upper()
 
 
 def decode_message_id(message_id: str) -> tuple[Host, int]:

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable
 
 import msgspec
+import numpy as np
 
 from mqstore.store.checksum.crc32 import HELD_BYTES, crc32, crc32_combine
 from mqstore.store.record.record_format import (
@@ -38,7 +39,9 @@ _BEHIND_STORE_HOST = struct.Struct(">iq")
 _INT = struct.Struct(">i")
 _join = b"".join
 # The digits of a record CRC, least significant first, and the 0x02 behind them. Look-ups are faster.
-_FOUR_DIGITS = [(b"%04d" % number)[::-1] for number in range(10_000)]
+_NUMBERS = np.arange(10_000)
+_DIGITS = np.stack([_NUMBERS // power % 10 + ord("0") for power in (1, 10, 100, 1000)], axis=1)
+_FOUR_DIGITS: list[bytes] = _DIGITS.astype(np.uint8).view("S4").ravel().tolist()
 _CLOSING_DIGITS = [(b"\x02%02d" % number)[::-1] for number in range(22)]
 
 assert len(_CLOSING_DIGITS) > CRC_MASK // 100_000_000

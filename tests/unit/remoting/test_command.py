@@ -66,7 +66,7 @@ def test_an_answer_has_the_opaque_and_the_kind_of_its_request(
 
 
 def of_json(header: object) -> Command:
-    return decode_command(Frame(JSON, memoryview(json.dumps(header).encode()), memoryview(b"")))
+    return decode_command(Frame(JSON, json.dumps(header).encode(), memoryview(b"")))
 
 
 def test_texts_numbers_and_truth_values_are_taken() -> None:
@@ -124,7 +124,7 @@ def test_fields_that_cannot_be_read_are_a_typed_error(fields: object) -> None:
 def test_an_unknown_kind_of_header_is_refused(kind: int) -> None:
     """The peer may speak another protocol."""
     with pytest.raises(HeaderIllegal, match=f"type is {kind}"):
-        decode_command(Frame(kind, memoryview(b"{}"), memoryview(b"")))
+        decode_command(Frame(kind, b"{}", memoryview(b"")))
 
 
 def test_a_code_that_does_not_fit_is_refused() -> None:
@@ -145,7 +145,7 @@ def test_mutilated_headers_raise_nothing_else(data: st.DataObject, kind: int) ->
     stop = data.draw(st.integers(0, len(header)))
     mutilated = bytes(header[:stop]) + data.draw(st.binary(max_size=8))
     try:
-        command = decode_command(Frame(kind, memoryview(mutilated), memoryview(b"")))
+        command = decode_command(Frame(kind, mutilated, memoryview(b"")))
         command.fields_as(SendHeaderV2)
     except RemotingIllegal:
         pass
@@ -155,4 +155,4 @@ def test_a_header_that_is_nested_deep_is_refused() -> None:
     """No recursion without a limit."""
     nested = b'{"code":1,"extFields":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     with pytest.raises(RemotingIllegal):
-        decode_command(Frame(JSON, memoryview(nested), memoryview(b""))).fields_as(QueueHeader)
+        decode_command(Frame(JSON, nested, memoryview(b""))).fields_as(QueueHeader)

@@ -19,7 +19,7 @@ Plain = list[tuple[int, bytes, bytes]]
 
 
 def plain(frames: list[Frame]) -> Plain:
-    return [(serialization, bytes(header), bytes(body)) for serialization, header, body in frames]
+    return [(frame.serialization, frame.header, bytes(frame.body)) for frame in frames]
 
 
 def fed(reader: FrameReader, pieces: list[bytes]) -> Plain:

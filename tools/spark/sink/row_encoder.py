@@ -6,9 +6,10 @@ Errors of rows are found here, before anything is put.
 Threads: an encoder has one; rules may be used by any, and are sent to the tasks.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -84,7 +85,7 @@ class RowEncoder:
         np.maximum.at(greatest, columns.topic_indices, columns.queue_ids)
         rewritten = rewrite(columns, self._levels)
         keys = (UNIQ_KEY, TextColumn.repeated(NO_KEY, len(columns)))
-        keyed = replace(rewritten, overrides=(*rewritten.overrides, keys))
+        keyed = msgspec.structs.replace(rewritten, overrides=(*rewritten.overrides, keys))
         block = self._encoder.encode(keyed)
         return EncodedRows(block, dict(zip(columns.topics, greatest.tolist(), strict=True)))
 

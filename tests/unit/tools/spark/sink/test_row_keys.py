@@ -3,11 +3,10 @@
 Method: rows that were encoded, beside what `bytes.replace` makes of them.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.tools.spark.sink.row_encoder import RowEncoder
@@ -52,7 +51,7 @@ def test_a_record_without_room_for_a_key(name: bytes) -> None:
     block = encoded([None])
     data = bytes(block.buffer[: block.starts[-1]]).replace(b"UNIQ_KEY", name)
     with pytest.raises(ValueError, match="record 0 of a block has no room"):
-        number_rows(replace(block, buffer=np.frombuffer(data, np.uint8).copy()), PREFIX, 0)
+        number_rows(structs.replace(block, buffer=np.frombuffer(data, np.uint8).copy()), PREFIX, 0)
 
 
 @pytest.mark.parametrize("key", [None, "", PREFIX, PREFIX + "x" * 16, "0" * 32, PREFIX + "0" * 17])
