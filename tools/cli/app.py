@@ -10,6 +10,9 @@ C code that is being imported may swallow, or leave a package half imported.
 
 What a start imports and makes stays until the end: to look for garbage in it takes an eighth of the time
 until `mqstore serve` is ready. So the collector is off until the command begins.
+
+numpy's OpenBLAS starts a thread for each processor, and each spins for a tenth of a second before it sleeps.
+No command multiplies matrices, so it gets one thread, unless the environment says otherwise.
 """
 
 import gc
@@ -26,6 +29,7 @@ _PACKAGES = frozenset({"click", "rich"})
 def main() -> None:
     """Run the command line of this process and exit."""
     gc.disable()
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     _open_closed_streams()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
