@@ -8,7 +8,7 @@ Values; any thread. Source: docs/spec/remoting.md sections 1 and 2; RemotingComm
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -18,7 +18,16 @@ from mqstore.remoting.frame import Frame, encode_frame
 from mqstore.remoting.header_binary import decode_binary_header, encode_binary_header
 from mqstore.remoting.header_json import decode_json_header, encode_json_header
 
-__all__ = ["JSON", "ROCKETMQ", "VERSION", "Command", "decode_command", "encode_answer", "encode_request"]
+__all__ = [
+    "JSON",
+    "ROCKETMQ",
+    "VERSION",
+    "Command",
+    "answer_template",
+    "decode_command",
+    "encode_answer",
+    "encode_request",
+]
 
 JSON: Final = 0
 ROCKETMQ: Final = 1
@@ -133,6 +142,20 @@ def encode_answer(
     serialization = command.serialization
     header = _ENCODERS[serialization](code, command.opaque, _ANSWER, _LANGUAGE, VERSION, remark, fields)
     return encode_frame(serialization, header, body)
+
+
+def answer_template(places: Mapping[str, str], fields: Mapping[str, str]) -> bytes:
+    """The JSON header of answers that are alike, for `%`: with the code, what `places` say, and the opaque.
+
+    places: by field, how its text is formatted, `%b` or `%d`; a text is given as JSON without quotes.
+    fields: those that are the same in all answers.
+
+    >>> answer_template({"queueId": "%d"}, {}) % (0, 3, 7)
+    b'{"code":0,"extFields":{"queueId":"3"},"flag":1,"language":"JAVA","opaque":7,"serializeTypeCurrentRPC":"JSON","version":513}'
+    """
+    same = {name: text.replace("%", "%%") for name, text in fields.items()}
+    header = encode_json_header(0, 0, _ANSWER, _LANGUAGE, VERSION, None, {**places, **same})
+    return header.replace(b'{"code":0,', b'{"code":%d,', 1).replace(b'"opaque":0,', b'"opaque":%d,', 1)
 
 
 def encode_request(

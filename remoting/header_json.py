@@ -8,21 +8,21 @@ Names that are not known are ignored. Pure; any thread.
 Source: docs/spec/remoting.md section 1.1; RemotingCommand, RemotingSerializable of Apache RocketMQ.
 """
 
-from typing import Annotated
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 
 from mqstore.remoting.errors import HeaderIllegal
 
-__all__ = ["JsonHeader", "decode_json_header", "encode_json_header"]
+__all__ = ["JsonHeader", "TypedJsonHeader", "decode_json_header", "encode_json_header"]
+
+FieldsT = TypeVar("FieldsT")
 
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _NO_FIELDS = msgspec.Raw(b"{}")
 
 
-class JsonHeader(msgspec.Struct, frozen=True, gc=False):
-    """A decoded header. extFields: the JSON text of the fields."""
-
+class _Header(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     code: _Int32
     opaque: _Int32 = 0
     flag: _Int32 = 0
@@ -30,7 +30,18 @@ class JsonHeader(msgspec.Struct, frozen=True, gc=False):
     language: str | int | None = None
     version: _Int32 = 0
     remark: str | None = None
+
+
+class JsonHeader(_Header, frozen=True, gc=False, kw_only=True):
+    """A decoded header. extFields: the JSON text of the fields."""
+
     extFields: msgspec.Raw = _NO_FIELDS  # noqa: N815 - the name on the wire
+
+
+class TypedJsonHeader(_Header, Generic[FieldsT], frozen=True, gc=False, kw_only=True):
+    """A decoded header of a code that is known, with its fields: one pass instead of two."""
+
+    extFields: FieldsT  # noqa: N815 - the name on the wire
 
 
 _decoder = msgspec.json.Decoder(JsonHeader, strict=False)

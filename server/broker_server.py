@@ -68,6 +68,7 @@ class BrokerServer:
         self.dispatch = Dispatch(
             ServerParts(loop, store, broker, self._clients, self._workers, self._acknowledger, settings)
         )
+        self.answer_at_once = self.dispatch.answer_at_once
         self.address = settings.address
         self._server: asyncio.Server | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -87,6 +88,7 @@ class BrokerServer:
     async def stop(self) -> bool:
         """Stop serving; whether all that was under way has ended in time."""
         self._is_stopping = True
+        self.answer_at_once = None
         if self._server is not None:
             self._server.close()
         if self._sweep_timer is not None:

@@ -43,6 +43,11 @@ _MOST_AT_ONCE = 1 << 20
 class Commands(Protocol):
     """Whoever works on the commands of all connections."""
 
+    @property
+    def answer_at_once(self) -> Callable[[Frame, Host], bytes | None] | None:
+        """Asked for the answer to each frame; where it is None, or answers None, the frame is decoded."""
+        ...
+
     def opened(self, connection: "Connection") -> bool:
         """A client has connected; False to close the connection."""
         ...
@@ -125,7 +130,14 @@ class Connection(asyncio.BufferedProtocol):
         self._is_working = True
         try:
             while self._frames and not (self._is_busy or self._is_clogged):
-                command = decode_command(self._frames.popleft())
+                frame = self._frames.popleft()
+                answer_at_once = self._commands.answer_at_once
+                if answer_at_once is not None:
+                    answer = answer_at_once(frame, self.born_host)
+                    if answer is not None:
+                        self.send(answer)
+                        continue
+                command = decode_command(frame)
                 if command.is_answer:
                     self._answered(command)
                 else:

@@ -7,8 +7,10 @@ know. docs/serve.md lists all that are served. Before that, a request may have t
 Threads: the loop's. Source: docs/spec/remoting.md section 2; NettyRemotingAbstract#processRequestCommand.
 """
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
+from mqstore.remoting.frame import Frame
 from mqstore.server.administration.broker_admin import BrokerAdmin
 from mqstore.server.administration.group_admin import GroupAdmin
 from mqstore.server.administration.retention_admin import RetentionAdmin
@@ -17,6 +19,7 @@ from mqstore.server.answer import Answer, answer_of
 from mqstore.server.parts import Served, ServerParts, Table
 from mqstore.server.processors.groups import GroupProcessor
 from mqstore.server.processors.offsets import OffsetProcessor
+from mqstore.server.processors.plain_sends import PlainSends
 from mqstore.server.processors.pulls import PullProcessor
 from mqstore.server.processors.queries import QueryProcessor
 from mqstore.server.processors.queue_locks import QueueLockProcessor
@@ -27,9 +30,13 @@ from mqstore.server.processors.sends import SendProcessor
 from mqstore.server.processors.transactions import TransactionProcessor
 from mqstore.server.request import Request
 from mqstore.server.security.access_control import AccessControl
+from mqstore.store.record.host import Host
 from mqstore.store.status import ResponseCode
 
-__all__ = ["Dispatch"]
+__all__ = ["AnswerAtOnce", "Dispatch"]
+
+AnswerAtOnce: TypeAlias = Callable[[Frame, Host], bytes | None]
+"""Answers a frame of a client, by its born host, in one step; None: it is to be decoded and dispatched."""
 
 
 class _Processor(Protocol):
@@ -37,15 +44,19 @@ class _Processor(Protocol):
 
 
 class Dispatch:
-    """Answers requests by their codes. table: how each code is served. counts: requests by code."""
+    """Answers requests by their codes. table: how each code is served. counts: requests by code.
+
+    answer_at_once: asked first; None if no frame can be answered so.
+    """
 
     def __init__(self, parts: ServerParts) -> None:
         self._workers = parts.workers
         access = AccessControl(parts.settings.access_keys)
         self._check = access.check if parts.settings.access_keys else None
+        sends = SendProcessor(parts)
         processors: tuple[_Processor, ...] = (
             RouteProcessor(parts),
-            SendProcessor(parts),
+            sends,
             PullProcessor(parts),
             GroupProcessor(parts),
             OffsetProcessor(parts),
@@ -63,6 +74,9 @@ class Dispatch:
         for processor in processors:
             self.table |= {int(code): served for code, served in processor.table().items()}
         self.counts: dict[int, int] = dict.fromkeys(self.table, 0)
+        self.answer_at_once: AnswerAtOnce | None = None
+        if self._check is None and not parts.store.config.is_sync_flush:
+            self.answer_at_once = PlainSends(parts, sends, self.counts).answer
 
     def dispatch(self, request: Request) -> None:
         """Answer a request, now or later."""

@@ -29,7 +29,8 @@ class ReplyProcessor:
     def send_reply(self, request: Request) -> Answer:
         """324, 325."""
         fields = send_fields_of(request)
-        message = message_of(request, fields, properties_of(fields.properties))
+        born_host, properties = request.connection.born_host, properties_of(fields.properties)
+        message = message_of(fields, request.body, born_host, properties)
         put = self._broker.send_reply(message, timeout_ms=0)
         # As RocketMQ does: where the reply lies is nobody's business.
         told = {"msgId": "0", "queueId": str(put.queue_id), "queueOffset": "0"}

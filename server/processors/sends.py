@@ -20,6 +20,7 @@ import functools
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -42,6 +43,7 @@ from mqstore.store.message.topic_names import (
     check_topic,
 )
 from mqstore.store.record.batch_format import decode_batch, first_element
+from mqstore.store.record.host import Host
 from mqstore.store.record.properties_format import (
     CLUSTER,
     NAME_VALUE_SEPARATOR,
@@ -52,10 +54,11 @@ from mqstore.store.record.properties_format import (
 )
 from mqstore.store.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
-__all__ = ["SendProcessor", "message_of", "properties_of", "send_fields_of"]
+__all__ = ["POP_CHECK", "SendProcessor", "message_of", "properties_of", "send_fields_of"]
 
 _HOST_BITS = BORN_HOST_V6 | STORE_HOST_V6
-_POP_CHECK = "POP_CK"
+POP_CHECK: Final = "POP_CK"
+"""What only a broker may set."""
 _MSG_REGION = "MSG_REGION"
 _TRACE_ON = "TRACE_ON"
 _OFFSET_BYTES = 8
@@ -63,7 +66,11 @@ _CODES_V1 = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE}
 
 
 class SendProcessor:
-    """Stores what producers send."""
+    """Stores what producers send.
+
+    creating: topics that are being created. added: properties that each message gets. answered: fields that
+    are the same in all answers.
+    """
 
     def __init__(self, parts: ServerParts) -> None:
         self._store = parts.store
@@ -75,14 +82,14 @@ class SendProcessor:
         self._settings = parts.settings
         self._is_sync_flush = parts.store.config.is_sync_flush
         self._loop = parts.loop
-        # By topic that is being created: what is sent to it.
-        self._waiting: dict[str, list[Request]] = {}
-        self._added = {
+        # By topic: what is sent to it meanwhile.
+        self.creating: dict[str, list[Request]] = {}
+        self.added = {
             _MSG_REGION: parts.settings.region_id,
             _TRACE_ON: "true",
             CLUSTER: parts.settings.cluster_name,
         }
-        self._answered = {_MSG_REGION: parts.settings.region_id, _TRACE_ON: "true"}
+        self.answered = {_MSG_REGION: parts.settings.region_id, _TRACE_ON: "true"}
 
     def table(self) -> Table:
         """The codes that it answers."""
@@ -100,7 +107,7 @@ class SendProcessor:
         if fields.batch:
             return self.send_batch(request)
         topic = fields.topic
-        if topic in self._waiting or self._is_missing(topic):
+        if topic in self.creating or self._is_missing(topic):
             self._create_first(request, fields)
             return None
         message = self._message_of(request, fields)
@@ -130,8 +137,8 @@ class SendProcessor:
 
     def _message_of(self, request: Request, fields: SendFields) -> Message:
         properties = _checked(properties_of(fields.properties))
-        properties |= self._added
-        message = message_of(request, fields, properties)
+        properties |= self.added
+        message = message_of(fields, request.body, request.connection.born_host, properties)
         if message.queue_id >= 0:
             return message
         return msgspec.structs.replace(message, queue_id=self._queue_of(message.topic, message.queue_id))
@@ -150,7 +157,7 @@ class SendProcessor:
             "queueOffset": str(put.queue_offset),
             "transactionId": message.properties[UNIQ_KEY],
         }
-        fields |= self._answered
+        fields |= self.answered
         return Answer(put.status.response_code, None, fields)
 
     # -- a batch --------------------------------------------------------------------------------------
@@ -163,7 +170,7 @@ class SendProcessor:
                 f"a batch goes to {fields.topic!r}, a retry topic: send its messages one by one",
                 value=fields.topic,
             )
-        if fields.topic in self._waiting or self._is_missing(fields.topic):
+        if fields.topic in self.creating or self._is_missing(fields.topic):
             self._create_first(request, fields)
             return None
         of_batch = properties_of(fields.properties)
@@ -207,7 +214,7 @@ class SendProcessor:
             "queueOffset": str(first.queue_offset),
             "transactionId": batch_key or _first_key(batch),
         }
-        return Answer(first.status.response_code, fields=fields | self._answered)
+        return Answer(first.status.response_code, fields=fields | self.answered)
 
     # -- topics and properties ------------------------------------------------------------------------
 
@@ -216,11 +223,11 @@ class SendProcessor:
 
     def _create_first(self, request: Request, fields: SendFields) -> None:
         """Have a worker create the topic; what is sent to it meanwhile waits, in its order."""
-        waiting = self._waiting.setdefault(fields.topic, [])
+        waiting = self.creating.setdefault(fields.topic, [])
         waiting.append(request)
         request.connection.began(len(request.body))
         if len(waiting) == 1 and not self._workers.answer_later(request, lambda: self._make(fields)):
-            del self._waiting[fields.topic]
+            del self.creating[fields.topic]
             request.connection.ended(len(request.body))
 
     def _make(self, fields: SendFields) -> None:
@@ -235,7 +242,7 @@ class SendProcessor:
                 self._loop.call_soon_threadsafe(self._go_on, fields.topic, is_made)
 
     def _go_on(self, topic: str, is_made: bool) -> None:
-        requests = self._waiting.pop(topic)
+        requests = self.creating.pop(topic)
         for request in requests:
             request.connection.ended(len(request.body))
         for request in requests if is_made else requests[1:]:
@@ -316,7 +323,7 @@ def _checked(properties: dict[str, str]) -> dict[str, str]:
     """With a unique key, and without what only a broker may set; in place."""
     if UNIQ_KEY not in properties:
         properties[UNIQ_KEY] = secrets.token_hex(16).upper()
-    properties.pop(_POP_CHECK, None)
+    properties.pop(POP_CHECK, None)
     return properties
 
 
@@ -357,17 +364,17 @@ def _message_ids(puts: Sequence[PutMessageResult]) -> str:
     return ids.tobytes().hex(",", ids.shape[1]).upper()
 
 
-def message_of(request: Request, fields: SendFields, properties: dict[str, str]) -> Message:
+def message_of(fields: SendFields, body: memoryview, born_host: Host, properties: dict[str, str]) -> Message:
     """The message that a request sends."""
     return Message(
         fields.topic,
-        bytes(request.command.body),
+        bytes(body),
         queue_id=fields.queue_id,
         properties=properties,
         flag=fields.flag,
         sys_flag=fields.sys_flag & ~_HOST_BITS,
         born_timestamp=fields.born_timestamp,
-        born_host=request.connection.born_host,
+        born_host=born_host,
         reconsume_times=fields.reconsume_times,
         wait_store_msg_ok=properties.get(WAIT) != "false",
     )
