@@ -67,6 +67,9 @@ class FoundMessages(Sequence[StoredMessage]):
         """The records one after another, as an answer to a pull has them; no message is made for it."""
         data = self._data
         starts, stops = self._places[:2].tolist()
+        # Those of a batch, and of a topic with one queue, lie one behind the other.
+        if starts[1:] == stops[:-1]:
+            return bytes(data[starts[0] : stops[-1]])
         return b"".join([data[start:stop] for start, stop in zip(starts, stops, strict=True)])
 
     def _made(self) -> tuple[StoredMessage, ...]:
