@@ -54,7 +54,8 @@ class ServerSettings:
     """Pulls of one connection that wait for messages; one more is answered SYSTEM_BUSY."""
 
     max_unsent_bytes: int = 64 << 20
-    """Answers that a client does not read; above it the connection is closed."""
+    """Answers that a client does not read; above it the connection is closed. It is looked at once the
+    transport has asked for a pause: from 64 KiB on, with TLS from 512 KiB."""
 
     max_waiting_work: int = 10_000
     """Requests of all connections that wait for a thread; above it they are answered SYSTEM_BUSY."""

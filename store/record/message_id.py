@@ -10,6 +10,9 @@ from mqstore.store.record.host import Host
 
 __all__ = ["decode_message_id", "encode_message_id"]
 
+# Java's long: that of a damaged record may be negative.
+_LONG = 2**64 - 1
+
 
 def encode_message_id(store_host: bytes, physical_offset: int) -> str:
     """The id of the record at `physical_offset`; `store_host` as stored, 8 or 20 bytes.
@@ -17,7 +20,7 @@ def encode_message_id(store_host: bytes, physical_offset: int) -> str:
     >>> encode_message_id(Host.parse("192.168.1.10:10911").encode(), 1024)
     'C0A8010A00002A9F0000000000000400'
     """
-    return f"{_digits_of(store_host)}{physical_offset:016X}"
+    return f"{_digits_of(store_host)}{physical_offset & _LONG:016X}"
 
 
 @functools.lru_cache(maxsize=16)

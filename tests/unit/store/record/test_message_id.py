@@ -24,6 +24,11 @@ def test_an_id_names_its_host_and_offset(host: Host, physical_offset: int) -> No
     assert decode_message_id(message_id) == (host, physical_offset)
 
 
+def test_a_negative_offset_is_written_as_java_writes_it() -> None:
+    """A damaged record may have one, and is shown all the same."""
+    assert encode_message_id(Host.parse("192.168.1.10:10911").encode(), -2) == "C0A8010A00002A9FFFFFFFFFFFFFFFFE"
+
+
 @pytest.mark.parametrize("text", ["", "C0A8", "C0A8010A00002A9F000000000000040", "G" * 32, "0" * 34])
 def test_what_is_no_id_is_refused(text: str) -> None:
     """Of another length, or not of hex digits."""
