@@ -26,7 +26,9 @@ def test_an_id_names_its_host_and_offset(host: Host, physical_offset: int) -> No
 
 def test_a_negative_offset_is_written_as_java_writes_it() -> None:
     """A damaged record may have one, and is shown all the same."""
-    assert encode_message_id(Host.parse("192.168.1.10:10911").encode(), -2) == "C0A8010A00002A9FFFFFFFFFFFFFFFFE"
+    assert (
+        encode_message_id(Host.parse("192.168.1.10:10911").encode(), -2) == "C0A8010A00002A9FFFFFFFFFFFFFFFFE"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "C0A8", "C0A8010A00002A9F000000000000040", "G" * 32, "0" * 34])
