@@ -21,7 +21,7 @@ import ipaddress
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Protocol, TypeAlias, cast
 
 from mqstore.remoting.command import Command, decode_command, encode_request
 from mqstore.remoting.errors import RemotingIllegal
@@ -29,7 +29,7 @@ from mqstore.remoting.frame import Frame, FrameReader
 from mqstore.server.settings import ServerSettings
 from mqstore.store.record.host import Host
 
-__all__ = ["Commands", "Connection"]
+__all__ = ["AnswerAtOnce", "Commands", "Connection"]
 
 _logger = logging.getLogger(__name__)
 
@@ -40,12 +40,16 @@ _MAX_OPAQUE = 2**31 - 1
 _MOST_AT_ONCE = 1 << 20
 
 
+AnswerAtOnce: TypeAlias = Callable[[Frame, Host], bytes | None]
+"""The answer to a frame of a client with this born host; None, and nothing is done: it is to be decoded."""
+
+
 class Commands(Protocol):
     """Whoever works on the commands of all connections."""
 
     @property
-    def answer_at_once(self) -> Callable[[Frame, Host], bytes | None] | None:
-        """Asked for the answer to each frame; where it is None, or answers None, the frame is decoded."""
+    def answer_at_once(self) -> AnswerAtOnce | None:
+        """Asked first for each frame, if there is one."""
         ...
 
     def opened(self, connection: "Connection") -> bool:
@@ -129,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._is_working = True
         try:
-            while self._frames and not (self._is_busy or self._is_clogged):
+            while self._frames and not self.is_paused:
                 frame = self._frames.popleft()
                 answer_at_once = self._commands.answer_at_once
                 if answer_at_once is not None:

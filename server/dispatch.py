@@ -7,15 +7,14 @@ know. docs/serve.md lists all that are served. Before that, a request may have t
 Threads: the loop's. Source: docs/spec/remoting.md section 2; NettyRemotingAbstract#processRequestCommand.
 """
 
-from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-from mqstore.remoting.frame import Frame
 from mqstore.server.administration.broker_admin import BrokerAdmin
 from mqstore.server.administration.group_admin import GroupAdmin
 from mqstore.server.administration.retention_admin import RetentionAdmin
 from mqstore.server.administration.topic_admin import TopicAdmin
 from mqstore.server.answer import Answer, answer_of
+from mqstore.server.connection import AnswerAtOnce
 from mqstore.server.parts import Served, ServerParts, Table
 from mqstore.server.processors.groups import GroupProcessor
 from mqstore.server.processors.offsets import OffsetProcessor
@@ -30,13 +29,9 @@ from mqstore.server.processors.sends import SendProcessor
 from mqstore.server.processors.transactions import TransactionProcessor
 from mqstore.server.request import Request
 from mqstore.server.security.access_control import AccessControl
-from mqstore.store.record.host import Host
 from mqstore.store.status import ResponseCode
 
-__all__ = ["AnswerAtOnce", "Dispatch"]
-
-AnswerAtOnce: TypeAlias = Callable[[Frame, Host], bytes | None]
-"""Answers a frame of a client, by its born host, in one step; None: it is to be decoded and dispatched."""
+__all__ = ["Dispatch"]
 
 
 class _Processor(Protocol):
