@@ -56,9 +56,10 @@ from mqstore.store.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 __all__ = ["POP_CHECK", "SendProcessor", "message_of", "properties_of", "send_fields_of"]
 
-_HOST_BITS = BORN_HOST_V6 | STORE_HOST_V6
 POP_CHECK: Final = "POP_CK"
-"""What only a broker may set."""
+"""A property that only a broker may set."""
+
+_HOST_BITS = BORN_HOST_V6 | STORE_HOST_V6
 _MSG_REGION = "MSG_REGION"
 _TRACE_ON = "TRACE_ON"
 _OFFSET_BYTES = 8
