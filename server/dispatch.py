@@ -46,8 +46,7 @@ class Dispatch:
 
     def __init__(self, parts: ServerParts) -> None:
         self._workers = parts.workers
-        access = AccessControl(parts.settings.access_keys)
-        self._check = access.check if parts.settings.access_keys else None
+        self._access = AccessControl(parts.settings.access_keys)
         sends = SendProcessor(parts)
         processors: tuple[_Processor, ...] = (
             RouteProcessor(parts),
@@ -70,7 +69,7 @@ class Dispatch:
             self.table |= {int(code): served for code, served in processor.table().items()}
         self.counts: dict[int, int] = dict.fromkeys(self.table, 0)
         self.answer_at_once: AnswerAtOnce | None = None
-        if self._check is None and not parts.store.config.is_sync_flush:
+        if not parts.settings.access_keys and not parts.store.config.is_sync_flush:
             self.answer_at_once = PlainSends(parts, sends, self.counts).answer
 
     def dispatch(self, request: Request) -> None:
@@ -83,8 +82,7 @@ class Dispatch:
             return
         self.counts[code] += 1
         try:
-            if self._check is not None:
-                self._check(request.command)
+            self._access.check(request.command)
             if served.is_slow:
                 self._workers.answer_later(request, lambda: served.handle(request))
                 return

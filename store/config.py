@@ -352,6 +352,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     with contextlib.suppress(RuntimeError):
         path = path.expanduser()
     data = path.read_bytes()
+    # Here, for most processes read no such file, and the import takes milliseconds.
     import tomllib
 
     try:

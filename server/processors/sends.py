@@ -76,7 +76,6 @@ class SendProcessor:
     def __init__(self, parts: ServerParts) -> None:
         self._store = parts.store
         self._topics = parts.store.topics
-        self._lookup = parts.store.topics.lookup
         self._broker = parts.broker
         self._workers = parts.workers
         self._acknowledger = parts.acknowledger
@@ -140,9 +139,10 @@ class SendProcessor:
         properties = _checked(properties_of(fields.properties))
         properties |= self.added
         message = message_of(fields, request.body, request.connection.born_host, properties)
-        if message.queue_id >= 0:
+        queue_id = self._queue_of(message.topic, message.queue_id)
+        if queue_id == message.queue_id:
             return message
-        return msgspec.structs.replace(message, queue_id=self._queue_of(message.topic, message.queue_id))
+        return msgspec.structs.replace(message, queue_id=queue_id)
 
     def _put(self, message: Message) -> Answer:
         return self._answer_to(self._broker.send(message, timeout_ms=0), message)
@@ -159,7 +159,7 @@ class SendProcessor:
             "transactionId": message.properties[UNIQ_KEY],
         }
         fields |= self.answered
-        return Answer(put.status.response_code, None, fields)
+        return Answer(put.status.response_code, fields=fields)
 
     # -- a batch --------------------------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ class SendProcessor:
     # -- topics and properties ------------------------------------------------------------------------
 
     def _is_missing(self, topic: str) -> bool:
-        return self._lookup(topic) is None and topic not in NOT_ALLOWED_SEND_TOPICS
+        return self._topics.lookup(topic) is None and topic not in NOT_ALLOWED_SEND_TOPICS
 
     def _create_first(self, request: Request, fields: SendFields) -> None:
         """Have a worker create the topic; what is sent to it meanwhile waits, in its order."""
@@ -292,10 +292,9 @@ class SendProcessor:
 
 def send_fields_of(request: Request) -> SendFields:
     """The fields of a send, under full names or letters. Raises FieldsIllegal."""
-    command = request.command
-    if command.code in _CODES_V1:
-        return command.fields_as(SendHeader)
-    return command.fields_as(SendHeaderV2)
+    if request.command.code in _CODES_V1:
+        return request.fields_as(SendHeader)
+    return request.fields_as(SendHeaderV2)
 
 
 def properties_of(text: str | None) -> dict[str, str]:

@@ -38,10 +38,18 @@ _PACK_HEADER = tuple(
 _BEHIND_STORE_HOST = struct.Struct(">iq")
 _INT = struct.Struct(">i")
 _join = b"".join
+
+
+def _four_digits() -> list[bytes]:
+    """Of each number below 10,000, least significant first: by numpy, for each import makes them."""
+    numbers = np.arange(10_000)
+    digits = np.stack([numbers // power % 10 + ord("0") for power in (1, 10, 100, 1000)], axis=1)
+    found: list[bytes] = digits.astype(np.uint8).view("S4").ravel().tolist()
+    return found
+
+
 # The digits of a record CRC, least significant first, and the 0x02 behind them. Look-ups are faster.
-_NUMBERS = np.arange(10_000)
-_DIGITS = np.stack([_NUMBERS // power % 10 + ord("0") for power in (1, 10, 100, 1000)], axis=1)
-_FOUR_DIGITS: list[bytes] = _DIGITS.astype(np.uint8).view("S4").ravel().tolist()
+_FOUR_DIGITS = _four_digits()
 _CLOSING_DIGITS = [(b"\x02%02d" % number)[::-1] for number in range(22)]
 
 assert len(_CLOSING_DIGITS) > CRC_MASK // 100_000_000

@@ -67,10 +67,9 @@ class Side(NamedTuple):
         """A message as a pull brings it, without times and ports."""
         fields = pull_fields(topic, queue_id, offset, maxMsgNums=1)
         message = StoredMessage.of(self.client.ask(Code.PULL_MESSAGE, fields).body)
-        properties = dict(message.properties)
         return (
             bytes(message.stored_body_view),
-            list(properties.items()),
+            list(message.properties.items()),
             message.flag,
             message.sys_flag,
             message.reconsume_times,
